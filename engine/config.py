@@ -1,0 +1,51 @@
+"""What an engine is started with. Flag, environment, file and field names are the same words everywhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from sessions.knobs import Knobs
+
+LoadFormat = Literal["auto", "dummy"]
+DType = Literal["auto", "float32", "bfloat16"]
+DeviceKind = Literal["auto", "cuda", "cpu"]
+
+MAX_RUNNING = 1024
+"""Most requests that run at once: the rows of the workers' request tables."""
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides what an engine is.
+
+    model: a checkpoint folder or a preset's name. pp, ep: ranks of each mode; the larger is the number of workers.
+    kv_blocks: cache blocks of `block_size` tokens; 0 sizes the cache from free memory. token_budget: most prompt
+    tokens in one micro-batch. emulate: a hardware profile; the engine then runs on the emulated cluster.
+    """
+
+    model: str
+    load_format: LoadFormat = "auto"
+    dtype: DType = "auto"
+    device: DeviceKind = "auto"
+    pp: int = 1
+    ep: int = 1
+    knobs: Knobs = Knobs()
+    token_budget: int = 8192
+    max_running: int = MAX_RUNNING
+    max_context: int = 0
+    kv_blocks: int = 0
+    block_size: int = 16
+    run_ahead: int = 1
+    memory_fraction: float = 0.9
+    seed: int = 0
+    telemetry: bool = True
+    emulate: str | None = None
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot work; the text is one line that names the field and the mend."""
+
+
+class OutOfMemory(RuntimeError):
+    """Not enough memory for what was asked; the text gives what is needed, what is free and what to lower."""

@@ -1,0 +1,1 @@
+"""The instruments: GPU and host probes, traces, attached servers, and the diagnosis that reads them."""

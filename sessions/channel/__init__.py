@@ -1,0 +1,1 @@
+"""Channels: one interface that carries messages between processes, whatever carries the bytes."""
