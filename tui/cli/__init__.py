@@ -1,0 +1,1 @@
+"""The command line: one file a command, found by the registry in main.py."""

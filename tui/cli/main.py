@@ -1,0 +1,77 @@
+"""`herdscope`: the registry of commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+
+from tui.cli.errors import one_line
+from tui.cli.lazy_group import Entry, LazyGroup
+
+FAILED = 1
+
+COMMANDS = (
+    # name, module:attribute, group in the help, what it does
+    Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
+    Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),
+)
+
+
+@click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="herdscope", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """See why a sharded mixture-of-experts deployment is slow, change one thing, and prove what it did.
+
+    \b
+    Example: herdscope run                      watch a tiny MoE served over pipeline stages
+             herdscope bench --pp 4 --json      measure one
+    """
+    from tui.cli.config_file import defaults_for
+
+    ctx.default_map = defaults_for(ctx.invoked_subcommand)
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed (or interrupted), 2 wrong usage. No traceback reaches a user
+    unless HERDSCOPE_DEBUG is set."""
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) is signal.SIG_DFL:
+            signal.signal(name, _interrupt)
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = cli.main(prog_name="herdscope", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "herdscope"
+        click.echo(f"error: {error.format_message()} (see {path} --help)", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        click.echo(f"error: {error.format_message()}", err=True)
+        return error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return FAILED
+    except Exception as error:
+        if os.environ.get("HERDSCOPE_DEBUG"):
+            raise
+        click.echo(f"error: {one_line(error)}", err=True)
+        return FAILED
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Leave through every `finally`, as Ctrl-C does, so that what was started is ended."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()
