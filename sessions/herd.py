@@ -1,4 +1,4 @@
-"""Herd metrics of an instant: how evenly live decode requests are spread over slots (Pipeline theory, docs/theory.md)."""
+"""Herd metrics of an instant: how evenly decode requests are spread over slots (Pipeline theory, docs/theory.md)."""
 
 from __future__ import annotations
 
