@@ -1,0 +1,36 @@
+"""The model's hot functions. On a CPU tensor they run as plain torch, on a CUDA tensor as Triton kernels.
+
+Everything here can be captured in a CUDA graph on CUDA: static shapes, no host synchronisation.
+"""
+
+from engine.kernels.ops import (
+    add_rms_norm,
+    decode_attention,
+    fused_moe,
+    mla_decode_attention,
+    mla_norm_rope_cache,
+    mla_prefill_attention,
+    prefill_attention,
+    qk_norm_rope_cache,
+    rms_norm,
+    route_grouped_sigmoid_topk,
+    route_softmax_topk,
+    sample,
+    silu_mul,
+)
+
+__all__ = [
+    "add_rms_norm",
+    "decode_attention",
+    "fused_moe",
+    "mla_decode_attention",
+    "mla_norm_rope_cache",
+    "mla_prefill_attention",
+    "prefill_attention",
+    "qk_norm_rope_cache",
+    "rms_norm",
+    "route_grouped_sigmoid_topk",
+    "route_softmax_topk",
+    "sample",
+    "silu_mul",
+]
