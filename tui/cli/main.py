@@ -32,7 +32,8 @@ def cli(ctx: click.Context) -> None:
     """
     from tui.cli.config_file import defaults_for
 
-    ctx.default_map = defaults_for(ctx.invoked_subcommand)
+    assert isinstance(ctx.command, LazyGroup)
+    ctx.default_map = defaults_for(ctx.command, ctx.invoked_subcommand)
 
 
 def main() -> None:

@@ -1,0 +1,85 @@
+"""The TOML config file: one `[engine]` table for the flags that commands share, and one table a command.
+
+    [engine]
+    pp = 4
+    admission = "rebalance"
+
+    [bench]
+    concurrency = "1,4,16"
+
+The command line wins over the environment (HERDSCOPE_*), that over the file, that over the defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tui.cli.engine_options import ENGINE_KEYS
+from tui.cli.lazy_group import LazyGroup
+
+ENGINE_TABLE = "engine"
+Tables = dict[str, dict[str, Any]]
+
+
+def config_path() -> Path:
+    """Where the file is looked for: HERDSCOPE_CONFIG, else the platform's place for config files."""
+    named = os.environ.get("HERDSCOPE_CONFIG")
+    if named:
+        return Path(named)
+    from platformdirs import user_config_path
+
+    return user_config_path("herdscope") / "config.toml"
+
+
+def defaults_for(group: LazyGroup, command: str | None) -> dict[str, Any]:
+    """The file's values for `command`, as click's default_map. Raise UsageError for a file that is wrong."""
+    tables = read_tables(group)
+    if command is None or not tables:
+        return {}
+    check_command_table(group, command, tables)
+    return {command: {**tables.get(ENGINE_TABLE, {}), **tables.get(command, {})}}
+
+
+def read_tables(group: LazyGroup) -> Tables:
+    """Parse the file and check the names of its tables and of its engine keys; {} when there is no file."""
+    path = config_path()
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"config file {path}: {error}") from error
+    for name, table in tables.items():
+        _check_name(name, [ENGINE_TABLE, *group.entries], "table")
+        if not isinstance(table, dict):
+            raise click.UsageError(f"config file {path}: {name} must be a table, [{name}]")
+    for key in tables.get(ENGINE_TABLE, {}):
+        _check_name(key, ENGINE_KEYS, f"key in [{ENGINE_TABLE}]")
+    return tables
+
+
+def check_command_table(group: LazyGroup, command: str, tables: Tables) -> None:
+    """Check that every key of a command's table is one of that command's options."""
+    table = tables.get(command)
+    if not table:
+        return
+    found = group.get_command(click.Context(group), command)
+    keys = [p.name for p in found.params if isinstance(p, click.Option) and p.name] if found else []
+    for key in table:
+        _check_name(key, keys, f"key in [{command}]")
+
+
+def _check_name(name: str, known: Iterable[str], what: str) -> None:
+    choices = list(known)
+    if name in choices:
+        return
+    near = difflib.get_close_matches(name, choices, n=1)
+    mend = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(choices))}"
+    raise click.UsageError(f"config file {config_path()}: no {what} called {name}; {mend}")

@@ -1,0 +1,41 @@
+"""Types of option values that click lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class OnOff(click.ParamType[bool]):
+    """`on` or `off` on the command line and in the environment; also true or false in the config file."""
+
+    name = "on|off"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        if isinstance(value, bool):
+            return value
+        words = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
+        if str(value).lower() not in words:
+            self.fail(f"{value!r} is neither on nor off", param, ctx)
+        return words[str(value).lower()]
+
+
+class WholeNumbers(click.ParamType[tuple[int, ...]]):
+    """Whole numbers from 1 on, separated by commas: `1,4,16`; also a list, or one number, in the config file."""
+
+    name = "N,N,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+        try:
+            numbers = tuple(int(part) for part in parts)
+        except (TypeError, ValueError):
+            numbers = ()
+        if not numbers or min(numbers) < 1:
+            self.fail(f"{value!r} is not whole numbers from 1 on, separated by commas", param, ctx)
+        return numbers
+
+
+ON_OFF = OnOff()
+WHOLE_NUMBERS = WholeNumbers()
