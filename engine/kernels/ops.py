@@ -1,6 +1,6 @@
 """The public functions: their shapes, and the choice between plain torch and Triton.
 
-T is tokens, B sequences, H the hidden size, D the head dimension, E experts, I the experts' inner size, V the vocabulary.
+T is tokens, B sequences, H the hidden size, D the head dimension, E experts, I an expert's inner size, V the vocabulary.
 A paged cache is [blocks, block_size, ...]; a slot is ``block * block_size + offset``, and a negative slot is padding.
 ``block_table`` [B, max_blocks] int32 lists each sequence's blocks; only those that its context needs are read.
 """
@@ -94,8 +94,8 @@ def prefill_attention(
 ) -> Tensor:
     """Causal attention of chunks of prompts, ``q`` [T, Hq, D], over the paged cache.
 
-    Sequence b owns the queries ``query_start[b]`` to ``query_start[b + 1]`` ([B + 1] int32): the last tokens of its context
-    of ``context_lens[b]`` tokens, already written to the cache. Queries of no sequence give zeros. Returns [T, Hq, D].
+    Sequence b owns the queries ``query_start[b]`` to ``query_start[b + 1]`` ([B + 1] int32): the last tokens of its
+    context of ``context_lens[b]`` tokens, already written to the cache. Queries of no sequence give zeros. Returns [T, Hq, D].
     """
     out: Tensor = _kernels(q).prefill_attention(q, k_cache, v_cache, block_table, context_lens, query_start, scale)
     return out
@@ -155,7 +155,7 @@ def mla_prefill_attention(
     query_start: Tensor,
     scale: float,
 ) -> Tensor:
-    """``mla_decode_attention`` for chunks of prompts; ``query_start`` as in ``prefill_attention``. Returns [T, heads, L]."""
+    """``mla_decode_attention`` for chunks of prompts, ``query_start`` as in ``prefill_attention``: [T, heads, L]."""
     out: Tensor = _kernels(q_latent).mla_prefill_attention(
         q_latent, q_rope, latent_cache, block_table, context_lens, query_start, scale
     )
@@ -215,8 +215,8 @@ def fused_moe(
 def sample(logits: Tensor, temperature: Tensor, top_p: Tensor, seed: Tensor, position: Tensor) -> Tensor:
     """The next token of each row of ``logits`` [B, V], as int64 [B].
 
-    Temperature 0 takes the exact argmax (the lower token of equals). Otherwise a token of the nucleus ``top_p`` is drawn,
-    and the draw depends only on the row's logits and its (seed, position), not on the batch around it.
+    Temperature 0 takes the exact argmax (the lower token of equals). Otherwise a token of the nucleus ``top_p`` is
+    drawn, and the draw depends only on the row's logits and its (seed, position), not on the batch around it.
     ``temperature`` and ``top_p`` are [B] float32, ``seed`` and ``position`` [B] integers.
     """
     out: Tensor = _kernels(logits).sample(logits, temperature, top_p, seed, position)

@@ -1,4 +1,4 @@
-"""The same functions as ``engine.kernels``, in plain torch: what runs on a CPU, and what every kernel is checked against."""
+"""The same functions as ``engine.kernels``, in plain torch: what runs on a CPU and what checks every kernel."""
 
 from engine.kernels.reference.attention import decode_attention, prefill_attention
 from engine.kernels.reference.mla import mla_decode_attention, mla_norm_rope_cache, mla_prefill_attention

@@ -16,7 +16,7 @@ def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
     count, heads, _ = q.shape
     length, kv_heads, _ = keys.shape
     wide = torch.promote_types(q.dtype, torch.float32)
-    grouped = q.unflatten(1, (kv_heads, heads // kv_heads)).to(wide)
+    grouped = q.reshape(count, kv_heads, heads // kv_heads, -1).to(wide)
     scores = torch.einsum("nhgd,lhd->nhgl", grouped, keys.to(wide)) * scale
     token = torch.arange(length, device=q.device)
     hidden = token > token[length - count :, None]

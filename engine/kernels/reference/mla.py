@@ -1,6 +1,6 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434) with the absorbed projections.
 
-The cache holds one row a token: the normed latent, then the rotated shared key. Every head attends to that one row, with
+The cache holds one row a token: the normed latent, then the rotated shared key. Every head attends to that row, with
 its query already carried into the latent space; the result stays there until the value projection.
 """
 

@@ -25,7 +25,7 @@ def fused_moe(
     """See ``engine.kernels.fused_moe``."""
     total = torch.zeros(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
     local = ids.long() - expert_offset
-    for expert in local.unique().tolist():
+    for expert in torch.unique(local).tolist():
         if 0 <= expert < local_experts:
             token, choice = (local == expert).nonzero(as_tuple=True)
             hidden = silu_mul(functional.linear(x[token], w_gate_up[expert]))

@@ -27,7 +27,7 @@ def route_grouped_sigmoid_topk(
     scores = logits.float().sigmoid()
     choice = scores + bias.float()
     if groups > 1:
-        grouped = choice.unflatten(-1, (groups, -1))
+        grouped = choice.view(len(choice), groups, -1)
         group_scores = grouped.topk(2, dim=-1).values.sum(-1)
         open_groups = torch.zeros_like(group_scores, dtype=torch.bool).scatter(-1, _top(group_scores, top_groups), True)
         choice = grouped.masked_fill(~open_groups.unsqueeze(-1), float("-inf")).flatten(-2)

@@ -1,7 +1,7 @@
 """Greedy and nucleus sampling whose draws depend on the request's seed and position alone, never on its batch.
 
-A draw is the argmax of ``logits / temperature`` plus Gumbel noise over the kept tokens (the Gumbel-max trick). The noise
-of a token is a hash of (seed, position, token): the same request draws the same token in any batch, on any device.
+A draw is the argmax of ``logits / temperature`` plus Gumbel noise over the kept tokens (the Gumbel-max trick). The
+noise of a token is a hash of (seed, position, token): the same request draws the same token in any batch, on any device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def gumbel(seed: Tensor, position: Tensor, vocab: int) -> Tensor:
 
 
 def keep_nucleus(scaled: Tensor, top_p: Tensor) -> Tensor:
-    """``scaled`` [B, V] with minus infinity outside the smallest set of likeliest tokens of mass ``top_p`` (ties stay)."""
+    """``scaled`` [B, V] with minus infinity outside the likeliest tokens that make up ``top_p`` (ties stay)."""
     probability = scaled.softmax(-1)
     ordered = probability.sort(dim=-1, descending=True).values
     inside = ordered.cumsum(-1) - ordered < top_p[:, None]
