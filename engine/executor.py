@@ -67,7 +67,8 @@ class Executor(Protocol):
         ...
 
     def spans(self) -> list[StageFrame]:
-        """Stage spans finished since the last call (the engine core sets source and time)."""
+        """Stage spans finished since the last call. Each frame's `t_ns` is an instant of the driver's clock that its spans
+        are relative to; the engine core sets `source` alone."""
         ...
 
     def apply(self, knobs: Knobs) -> Knobs:
@@ -87,5 +88,3 @@ class Executor(Protocol):
     def close(self) -> None:
         """End every process that was started, within 10 s."""
         ...
-
-
