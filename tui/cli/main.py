@@ -15,6 +15,7 @@ FAILED = 1
 
 COMMANDS = (
     # name, module:attribute, group in the help, what it does
+    Entry("probe", "tui.cli.probe:probe", "Diagnose", "Sample GPUs and host without a console and send frames somewhere."),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
     Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),

@@ -1,0 +1,107 @@
+"""`herdscope probe`: sample this host without a console and send what is seen somewhere."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from tui.cli.output import json_option, note, print_json
+
+if TYPE_CHECKING:
+    from probes.headless.sink import Sink
+
+WATCH_PERIOD_S = 1.0
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one snapshot and end (a table; with --json the frames).")
+@click.option("--watch", is_flag=True, help="Print a one-line status each second, for a status bar.")
+@click.option("--prometheus", metavar="[HOST:]PORT", help="Serve /metrics there; on loopback unless a host is named.")
+@click.option("--rate", type=click.FloatRange(0.1, 50), default=10, show_default=True, help="Samples a second.")
+@click.option("--duration", type=click.FloatRange(min=0.1), help="End after this many seconds.")
+@click.option("--pcie", is_flag=True, help="Also read PCIe throughput (40 ms of waiting a GPU and second).")
+@json_option
+def probe(
+    once: bool, watch: bool, prometheus: str | None, rate: float, duration: float | None, pcie: bool, as_json: bool
+) -> None:
+    """Sample GPUs and host without a console. By default (or with --json) frames go to standard output as JSON lines.
+
+    \b
+    Example: herdscope probe --once
+             herdscope probe --prometheus 9400
+             herdscope probe --json | jq .power_watts
+    """
+    if once:
+        _once(as_json)
+    elif watch:
+        _watch(duration)
+    else:
+        _run(rate, duration, pcie, _sinks(prometheus, as_json))
+
+
+def _sinks(prometheus: str | None, as_json: bool) -> list[Sink]:
+    from probes.headless.json_lines import JsonLinesSink
+    from probes.headless.prometheus import PrometheusSink
+
+    sinks: list[Sink] = []
+    if prometheus is not None:
+        endpoint = PrometheusSink(prometheus)
+        note(f"metrics at port {endpoint.port}")
+        sinks.append(endpoint)
+    if as_json or not sinks:
+        sinks.append(JsonLinesSink(sys.stdout.buffer))
+    return sinks
+
+
+def _run(rate: float, duration: float | None, pcie: bool, sinks: list[Sink]) -> None:
+    from probes.headless.run import HeadlessProbe
+    from sessions.clock import source_id
+
+    running = HeadlessProbe(source_id("probe"), rate, pcie)
+    if running.gpu.reason:
+        note(f"no GPU frames: {running.gpu.reason}")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda got, _frame: running.stop(signal.Signals(got).name))
+    summary = running.run(sinks, duration, sys.argv)
+    note(
+        f"{summary.ended}: {summary.ticks} samples, {summary.missed_ticks} missed, "
+        f"{summary.dropped} messages dropped for slow readers"
+    )
+
+
+def _once(as_json: bool) -> None:
+    from probes.gpu import GpuProbe
+    from probes.headless.snapshot import table
+    from probes.host import HostProbe
+    from sessions.clock import source_id
+
+    source = source_id("probe")
+    gpu, host = GpuProbe(source), HostProbe(source)
+    gpu.sample_slow()
+    time.sleep(0.1)  # CPU use is measured over the time between two looks
+    frames, host_frame = gpu.sample(), host.sample()
+    gpu.close()
+    if as_json:
+        print_json([*frames, host_frame])
+    else:
+        click.echo(table(frames, host_frame, gpu.reason))
+
+
+def _watch(duration: float | None) -> None:
+    from probes.gpu import GpuProbe
+    from probes.headless.snapshot import status_line
+    from probes.host import HostProbe
+    from sessions.clock import source_id
+
+    source = source_id("probe")
+    gpu, host = GpuProbe(source), HostProbe(source)
+    end = None if duration is None else time.monotonic() + duration
+    while end is None or time.monotonic() < end:
+        time.sleep(WATCH_PERIOD_S)
+        gpu.sample_slow()
+        click.echo(status_line(gpu.sample(), host.sample()))
+    gpu.close()
