@@ -67,8 +67,8 @@ class Executor(Protocol):
         ...
 
     def spans(self) -> list[StageFrame]:
-        """Stage spans finished since the last call. Each frame's `t_ns` is an instant of the driver's clock that its spans
-        are relative to; the engine core sets `source` alone."""
+        """Stage spans finished since the last call. A frame's `t_ns` is an instant of the driver's clock, and its spans
+        are relative to it; the engine core sets `source` alone."""
         ...
 
     def apply(self, knobs: Knobs) -> Knobs:

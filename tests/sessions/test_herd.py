@@ -1,34 +1,102 @@
+"""The herd metrics against their identities."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.herd import herd_index, waves
+from sessions import herd
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [([8], 1.0), ([4, 4], 0.429), ([2, 2, 2, 2], 0.143), ([5, 1, 1, 1], 0.357), ([1] * 8, 0.0)],
+    ("counts", "index"),
+    [
+        ([8, 0, 0, 0, 0, 0, 0, 0], 1.0),
+        ([4, 4, 0, 0, 0, 0, 0, 0], 0.429),
+        ([2, 2, 2, 2, 0, 0, 0, 0], 0.143),
+        ([5, 1, 1, 1, 0, 0, 0, 0], 0.357),
+        ([1, 1, 1, 1, 1, 1, 1, 1], 0.0),
+    ],
 )
-def test_herd_index_of_eight_requests_on_eight_stages(sizes: list[int], expected: float) -> None:
-    assert herd_index(sizes, 8) == pytest.approx(expected, abs=5e-4)
+def test_herd_index_of_known_spreads(counts: list[int], index: float) -> None:
+    assert herd.herd_index(counts).value == pytest.approx(index, abs=5e-4)
 
 
-@pytest.mark.parametrize(("sizes", "stages"), [([], 4), ([1], 4), ([0, 0], 4), ([5], 1)])
-def test_herd_index_is_none_where_it_says_nothing(sizes: list[int], stages: int) -> None:
-    assert herd_index(sizes, stages) is None
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=12).filter(lambda counts: sum(counts) >= 2))
+def test_herd_index_is_bounded_blind_to_order_and_zero_for_the_best_split(counts: list[int]) -> None:
+    value = herd.herd_index(counts).value
+    assert value is not None and 0.0 <= value <= 1.0
+    assert herd.herd_index(counts[::-1]).value == pytest.approx(value)
+    each, extra = divmod(sum(counts), len(counts))
+    even = [each + (i < extra) for i in range(len(counts))]
+    assert herd.herd_index(even).value == pytest.approx(0.0, abs=1e-12)
+    assert herd.herd_index([sum(counts), *[0] * (len(counts) - 1)]).value == pytest.approx(1.0)
 
 
-@given(st.lists(st.integers(0, 64), min_size=1, max_size=16), st.integers(2, 16))
-def test_herd_index_and_waves_stay_in_range(sizes: list[int], stages: int) -> None:
-    index, count = herd_index(sizes, stages), waves(sizes)
-    assert index is None or 0.0 <= index <= 1.0
-    assert count is None or 1.0 - 1e-9 <= count <= len(sizes) + 1e-9
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(lambda counts: sum(counts) >= 1))
+def test_waves_are_between_one_and_the_filled_bins(counts: list[int]) -> None:
+    value = herd.waves(counts).value
+    assert value is not None
+    assert 1.0 - 1e-9 <= value <= sum(n > 0 for n in counts) + 1e-9
 
 
-@given(st.integers(2, 16), st.integers(1, 32))
-def test_an_even_split_has_no_herd_and_one_wave_a_slot(stages: int, share: int) -> None:
-    sizes = [share] * stages
-    assert herd_index(sizes, stages) == pytest.approx(0.0)
-    assert waves(sizes) == pytest.approx(stages)
+def test_waves_count_equal_groups() -> None:
+    assert herd.waves([16, 0, 0, 0]).value == 1.0
+    assert herd.waves([4, 4, 4, 4]).value == 4.0
+
+
+def test_undefined_values_say_why() -> None:
+    assert "two are needed" in herd.herd_index([1, 0]).why
+    assert "one slot" in herd.herd_index([7]).why
+    assert herd.waves([0, 0]).value is None
+    assert herd.random_line(1).value is None
+    assert herd.lock_step(herd.Activity(1, 1), live=1, stages=8).value is None
+    assert "cycles" in herd.burst([0, 1, 2], cycle=1.0, stages=2, live=2).why
+
+
+def test_random_line() -> None:
+    assert herd.random_line(16).value == 0.125
+
+
+def _lap(stages: int, groups: int, laps: int) -> list[list[tuple[int, int]]]:
+    """`groups` micro-batches, one tick a stage, started one tick after another, `laps` times round."""
+    held: list[list[tuple[int, int]]] = [[] for _ in range(stages)]
+    for lap in range(laps):
+        for group in range(groups):
+            for stage in range(stages):
+                start = lap * stages + group + stage
+                held[stage].append((start, start + 1))
+    return held
+
+
+def test_one_wave_is_in_lock_step_and_full_pipeline_is_not() -> None:
+    window = (8, 8 * 20)
+    one = herd.activity(_lap(8, 1, 21), *window)
+    full = herd.activity(_lap(8, 8, 21), *window)
+    assert one is not None and full is not None
+    assert herd.lock_step(one, live=16, stages=8).value == pytest.approx(1.0)
+    assert herd.lock_step(full, live=16, stages=8).value == pytest.approx(0.0)
+    assert herd.utilisation(one, 8).value == pytest.approx(1 / 8)
+    assert herd.utilisation(full, 8).value == pytest.approx(1.0)
+
+
+def test_activity_ignores_what_is_outside_and_merges_what_overlaps() -> None:
+    when = herd.activity([[(-5, 2), (1, 4)], [(3, 4)], [(90, 99)]], 0, 10)
+    assert when == herd.Activity(mean=0.5, mean_when_active=5 / 4)
+    assert herd.activity([[(20, 30)]], 0, 10) is None
+
+
+@pytest.mark.parametrize(("groups", "index"), [(1, 1.0), (2, 3 / 7), (4, 1 / 7), (8, 0.0)])
+def test_burst_of_equal_groups(groups: int, index: float) -> None:
+    """p = K = 8: g equal groups evenly spaced fill g of 8 bins, so CV^2 = 8 / g - 1."""
+    times = [
+        lap * 800 + group * (800 // groups) for lap in range(50) for group in range(groups) for _ in range(8 // groups)
+    ]
+    times.append(50 * 800)
+    assert herd.burst(times, cycle=800, stages=8, live=8).value == pytest.approx(index)
+
+
+def test_burst_of_fewer_requests_than_stages_is_zero_when_staggered() -> None:
+    times = [lap * 800 + group * 400 for lap in range(50) for group in range(2)] + [50 * 800]
+    assert herd.burst(times, cycle=800, stages=8, live=2).value == pytest.approx(0.0)
