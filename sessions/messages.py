@@ -201,7 +201,11 @@ class SlotSize(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueFrame(Message, frozen=True, kw_only=True, tag="queue_frame"):
-    """Queues at an instant, and counters since the engine started (`*_total`)."""
+    """Queues at an instant, and counters since the engine started (`*_total`).
+
+    herd_index_sum and waves_sum add H and N_eff of the slots' decode requests at every scheduling instant where they
+    are defined, herd_samples counts those instants: the means over any span are differences between two frames.
+    """
 
     waiting: int
     running: int
@@ -217,6 +221,9 @@ class QueueFrame(Message, frozen=True, kw_only=True, tag="queue_frame"):
     preempted_total: int = 0
     steps_total: int = 0
     driver_ns_total: int = 0
+    herd_index_sum: float = 0.0
+    waves_sum: float = 0.0
+    herd_samples: int = 0
 
 
 class GpuFrame(Message, frozen=True, kw_only=True, tag="gpu_frame"):
