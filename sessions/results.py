@@ -35,6 +35,9 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     submission to first token; ITL each gap between a stream's tokens; TPOT (last - first token) / (tokens - 1) a
     request; e2e submission to last token. herd_index (H) and waves (N_eff) are means over scheduling instants of the
     slots' decode requests; occupancy is each stage's computing share of the window; power is mean watts a GPU.
+    Under open arrivals (rate_per_s) concurrency is the most requests that were live at once. samples holds each
+    metric once a repetition; repetitions is its output_tokens_per_s. outputs_digest is the SHA-256 of all output
+    tokens in order of request: two runs with the same one produced the same tokens.
     """
 
     concurrency: int
@@ -56,6 +59,8 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     repetitions: list[float] = []
     preempted: int = 0
     rate_per_s: float | None = None
+    samples: dict[str, list[float]] = {}
+    outputs_digest: str = ""
     why: dict[str, str] = {}
 
 
@@ -75,7 +80,8 @@ class EngineSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; two runs compare when their `key` is the same."""
+    """What was asked for; two runs compare when their `key` is the same. requests_per_point is 0 where the number
+    follows the concurrency: requests_per_stream then says how many a stream."""
 
     key: str
     arrivals: str
@@ -84,6 +90,8 @@ class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_point: int
     concurrencies: list[int]
     seed: int
+    requests_per_stream: int = 0
+    rates_per_s: list[float] = []
 
 
 class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ class _Peekable(Generic[Item]):
     def take(self) -> Item:
         head = self.head
         if head is None:
-            raise StopIteration
+            raise IndexError("nothing is left to take")
         self.head = next(self._items, None)
         return head
 

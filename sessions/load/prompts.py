@@ -1,4 +1,4 @@
-"""Endless streams of requests. The n-th request of a seed is the same whenever and in whatever order it is asked for."""
+"""Endless streams of requests. The n-th request of a seed is always the same, whatever the engine does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def random_requests(
 
 
 def text_requests(run: str, path: Path, output_tokens: Lengths, seed: int) -> Iterator[RequestSpec]:
-    """Requests whose prompts are the lines of a text file, shuffled, over and over. Raise ValueError when it has none."""
+    """Requests whose prompts are a text file's lines, shuffled, over and over. Raise ValueError when it has none."""
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
