@@ -33,7 +33,7 @@ class Subscription(Protocol):
         ...
 
     def get(self, timeout_s: float) -> Message | None:
-        """Wait in this thread for the next message; None after `timeout_s`."""
+        """Wait in this thread for the next message; None after `timeout_s`. Raise ChannelClosed when it is gone."""
         ...
 
     async def next(self, timeout_s: float) -> Message | None:
@@ -41,7 +41,7 @@ class Subscription(Protocol):
         ...
 
     def on_arrival(self, wake: Callable[[], None]) -> None:
-        """Call `wake` (from the carrier's thread, so it must be quick and thread-safe) when the queue stops being empty."""
+        """Call `wake` when the queue stops being empty; from the carrier's thread, so be quick and thread-safe."""
         ...
 
     def close(self) -> None: ...
@@ -66,7 +66,7 @@ class Channel(Protocol):
     def subscribe(
         self, kinds: Sequence[type[Message]], sources: Sequence[str] = (), capacity: int = 4096
     ) -> Subscription:
-        """Receive messages of `kinds` (all sources, or those named). Retained kinds arrive at once with their last value."""
+        """Receive messages of `kinds` (all sources, or those named). Retained kinds come at once, last value first."""
         ...
 
     def request(self, command: Command, timeout_s: float) -> Reply:
