@@ -101,8 +101,9 @@ class UnixHub(Endpoint):
             case FrameType.UNSUBSCRIBE:
                 self._router.unsubscribe(port, frame.sub)
             case FrameType.BYE:
+                reason = text_in(frame.payload)
                 port.connection.close("goodbye")
-                self.gone(port, text_in(frame.payload), expected=True)
+                self.gone(port, reason, expected=True)
             case FrameType.MESSAGE | FrameType.COMMAND | FrameType.REPLY:
                 self._route_message(port, frame)
             case FrameType.DROPPED:

@@ -91,8 +91,9 @@ class UnixPeer(Endpoint):
             case FrameType.CONFIRMED:
                 self.receive_confirmation(frame.sub)
             case FrameType.BYE:
+                reason = text_in(frame.payload)
                 self._connection.close("goodbye")
-                self.lost(self._hub_name, text_in(frame.payload), expected=True)
+                self.lost(self._hub_name, reason, expected=True)
             case _:
                 self._on_message(frame)
 

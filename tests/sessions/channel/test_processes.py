@@ -248,7 +248,7 @@ def test_hostile_payloads_neither_stop_nor_grow_the_hub(hub: UnixHub) -> None:
     sub = peer.subscribe([Marker])
     peer.publish(message := marker("still here"))
     assert sub.get(5) == message
-    assert len(hub._peers) == 1
+    assert len(hub._peers) == 1, "no connection is left behind"
     peer.close()
 
 
