@@ -167,6 +167,13 @@ def load_hardware(name: str) -> Hardware:
     return with_count(PROFILES[match[2]], int(match[1] or 1))
 
 
+def recognise(gpu_name: str) -> Hardware | None:
+    """The built-in profile of a GPU by the name its driver (or a label) gives it; None when there is none."""
+    words = gpu_name.upper().replace("-", " ")
+    marks = {"RTX PRO 6000": RTX_PRO_6000, "H200": H200, "H100": H100, "B200": B200}
+    return next((hardware for mark, hardware in marks.items() if re.search(rf"(?<![A-Z]){mark}", words)), None)
+
+
 def with_count(hardware: Hardware, count: int) -> Hardware:
     """The same GPU, `count` times. Raise ConfigError outside 1 to MAX_GPUS."""
     if not 1 <= count <= MAX_GPUS:

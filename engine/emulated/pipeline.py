@@ -1,8 +1,9 @@
 """The max-plus recursion of a pipeline: when each stage starts and ends each micro-batch, in order of submission.
 
-    start[s] = max(arrival at s, free[s]);  end[s] = start[s] + tau[s];  free[s] = end[s];  arrival at s+1 = end[s] + hop
+    start[s] = max(arrival at s, free[s]);  end[s] = start[s] + tau[s]
+    free[s] = end[s];  arrival at s + 1 = end[s] + hop[s]
 
-(Pipeline theory, docs/theory.md.) Exact for stages that serve in order and links that never queue. Any one unit of time.
+(Pipeline theory, docs/theory.md.) Exact for stages that serve in order and links that never queue. Any unit of time.
 """
 
 from __future__ import annotations

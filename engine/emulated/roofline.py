@@ -1,4 +1,6 @@
-"""Stage times by the roofline: what a micro-batch must read, compute, launch and send (Pipeline theory, docs/theory.md).
+"""Stage times by the roofline: what a micro-batch must read, compute, launch and send.
+
+Source of the formulas: Pipeline theory, docs/theory.md.
 
     gpu_s    = max(bytes / (efficiency x bandwidth), flops / (efficiency x rate)) + kernels x kernel_us + all-reduces
     stage_s  = max(gpu_s, launches x launch_us)       one launch a kernel without CUDA graphs, one in all with them

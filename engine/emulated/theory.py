@@ -21,7 +21,7 @@ def lap_time(taus: Sequence[float], hop: float = 0.0, feedback: float = 0.0) -> 
 
 
 def effective_stages(taus: Sequence[float], hop: float = 0.0, feedback: float = 0.0) -> float:
-    """p_eff = lap / tau of the slowest stage: the micro-batches that just keep it busy; p + (p c + f) / tau if equal."""
+    """p_eff = lap / tau of the slowest stage (p + (p c + f) / tau if equal): micro-batches that just keep it busy."""
     return lap_time(taus, hop, feedback) / max(taus)
 
 
