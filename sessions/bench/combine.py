@@ -7,7 +7,7 @@ from statistics import median
 
 from sessions.bench.percentiles import percentiles, quantile
 from sessions.bench.sample import Sample
-from sessions.bench.workload import LoadPoint
+from sessions.load.workload import LoadPoint
 from sessions.results import BenchPoint, RequestCounts
 
 NO_GPU = "no GPU frame came during the measured window"

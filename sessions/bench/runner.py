@@ -13,8 +13,8 @@ from sessions.bench.environment import engine_summary, machine_summary, versions
 from sessions.bench.meter import Meter
 from sessions.bench.sample import Sample, sample
 from sessions.bench.target import Target, TargetLost
-from sessions.bench.workload import LoadPoint, Workload
 from sessions.load.generators import Generator
+from sessions.load.workload import LoadPoint, Workload
 from sessions.messages import BenchStage, QueueFrame, TokenFrame
 from sessions.results import BenchPoint, BenchResult
 
@@ -126,7 +126,7 @@ def _run_point(
     model = target.engine.model
     if model is None:
         raise TargetLost("the engine does not say which model it serves")
-    generator = workload.generator(point, prefix, model.vocab, target.clock.now_ns())
+    generator = workload.bounded(point, prefix, model.vocab, target.clock.now_ns())
     meter = Meter(workload.warmup_at(point))
     total = workload.warmup_at(point) + workload.requests_at(point)
     last_sign_ns = target.clock.now_ns()

@@ -1,4 +1,4 @@
-"""What a benchmark asks of an engine, and the generator of each of its points."""
+"""What is asked of an engine, and the generator that asks it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: measured requests a point; 0 means 4 a stream (and 64 where arrivals are open). warmup: requests before
     the measured window; None means one a stream. variation: coefficient of variation of the gaps between open
-    arrivals (1 is Poisson). limit: rows of a trace to replay (0: all).
+    arrivals (1 is Poisson). ramp_s: seconds in which the load grows to its point. limit: rows of a trace to replay
+    (0: all).
     """
 
     source: PromptSource = "random"
@@ -50,6 +51,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     warmup: int | None = None
     variation: float = 1.0
+    ramp_s: float = 0.0
     scaling: Scaling = Scaling()
     limit: int = 0
     seed: int = 0
@@ -64,16 +66,26 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         return (point.concurrency or 4) if self.warmup is None else self.warmup
 
-    def generator(self, point: LoadPoint, run: str, vocab: int, start_ns: int) -> Generator:
-        """The generator of one point; its requests' ids begin with `run`. Raise ValueError for an unusable file."""
+    def bounded(self, point: LoadPoint, run: str, vocab: int, start_ns: int) -> Generator:
+        """The generator of one benchmark point: it ends after the warm-up and the measured requests."""
+        total = self.warmup_at(point) + self.requests_at(point)
+        return self._generator(point, itertools.islice(self.stream(run, vocab), total), run, vocab, start_ns)
+
+    def endless(self, point: LoadPoint, run: str, vocab: int, start_ns: int) -> Generator:
+        """The generator of a load that runs until it is stopped (a trace ends with its last row)."""
+        return self._generator(point, self.stream(run, vocab), run, vocab, start_ns)
+
+    def _generator(
+        self, point: LoadPoint, requests: Iterator[RequestSpec], run: str, vocab: int, start_ns: int
+    ) -> Generator:
         if self.source == "mooncake":
             return Replay(self._trace(run, vocab), start_ns)
-        total = self.warmup_at(point) + self.requests_at(point)
-        requests = itertools.islice(self.stream(run, vocab), total)
         if point.rate is None:
-            return ClosedLoop(requests, point.concurrency or 1, start_ns)
+            concurrency = 1 if point.concurrency is None else point.concurrency
+            return ClosedLoop(requests, concurrency, start_ns, self.ramp_s)
         gaps = poisson_gaps(self.seed) if self.variation == 1.0 else bursty_gaps(self.seed, self.variation)
-        return OpenLoop(requests, gaps, Rate(start_ns, point.rate))
+        ramp = Rate(start_ns, 0.0, point.rate, self.ramp_s) if self.ramp_s else Rate(start_ns, point.rate)
+        return OpenLoop(requests, gaps, ramp)
 
     def stream(self, run: str, vocab: int) -> Iterator[RequestSpec]:
         """Endless requests of this workload, whatever their arrivals."""
@@ -110,7 +122,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             count, warmup = (f"first {self.limit} requests" if self.limit else "all requests"), "0"
         return (
             f"{self._arrivals(points)}; prompts of {prompts}; outputs of {outputs}; {count}; warm-up {warmup}; "
-            f"seed {self.seed}"
+            f"{f'ramp {self.ramp_s:g} s; ' if self.ramp_s else ''}seed {self.seed}"
         )
 
     def _arrivals(self, points: list[LoadPoint]) -> str:
