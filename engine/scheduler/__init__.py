@@ -1,0 +1,1 @@
+"""The scheduler: continuous batching over micro-batch slots, paged cache, admission policies. Pure Python."""
