@@ -1,0 +1,56 @@
+"""What a GPU operation is for, told from its name: computing, moving data between ranks, or moving memory."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+
+class OpKind(IntEnum):
+    """COMPUTE: a kernel that computes. COMM: moves data between ranks. MEMORY: a copy or fill on one GPU."""
+
+    COMPUTE = 0
+    COMM = 1
+    MEMORY = 2
+
+
+_COMM = re.compile(
+    r"nccl|rccl|multimem|symm_mem|one_shot|two_shot|oneshot|twoshot|cross_device_reduce|custom_?all_?reduce|deep_?ep"
+    r"|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|trtllm_.*comm|quick_?reduce|mscclpp"
+    r"|memcpy ptop|internode|intranode::(dispatch|combine)",
+    re.IGNORECASE,
+)
+_MEMORY = re.compile(r"^(memcpy|memset)\b", re.IGNORECASE)
+_EXPERT = re.compile(
+    r"moe|expert|grouped_?(gemm|mm)|group_?gemm|ptrgrouped|groupproblem|marlin_moe|silu_and_mul_masked", re.IGNORECASE
+)
+_GRAPH_LAUNCH = re.compile(r"graphlaunch", re.IGNORECASE)
+_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+_HOST_BLOCKED = re.compile(r"synchronize|cudaStreamWaitValue|cuStreamWaitValue", re.IGNORECASE)
+
+
+def op_kind(name: str) -> OpKind:
+    """Class of a GPU operation. Communication is more than NCCL: symmetric memory, custom all-reduce, DeepEP."""
+    if _COMM.search(name):
+        return OpKind.COMM
+    return OpKind.MEMORY if _MEMORY.search(name) else OpKind.COMPUTE
+
+
+def is_expert(name: str) -> bool:
+    """Whether this kernel computes experts (fused or grouped matrix products of an MoE layer)."""
+    return op_kind(name) is OpKind.COMPUTE and bool(_EXPERT.search(name))
+
+
+def is_graph_launch(name: str) -> bool:
+    """Whether this runtime call replays a CUDA graph: one launch, many kernels."""
+    return bool(_GRAPH_LAUNCH.search(name))
+
+
+def is_launch(name: str) -> bool:
+    """Whether this runtime call hands work to the GPU."""
+    return bool(_LAUNCH.search(name))
+
+
+def is_host_blocked(name: str) -> bool:
+    """Whether this runtime call keeps the host waiting for the GPU."""
+    return bool(_HOST_BLOCKED.search(name))
