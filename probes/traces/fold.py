@@ -189,8 +189,8 @@ def _comm_ops(gpu: list[Event], ops: GpuOps, launches: Launches, annotations: li
 
 def _from_mark(name: str) -> tuple[str, int, int]:
     if found := _P2P_MARK.match(name):
-        mine, other = int(found[2]), int(found[4])
-        return (found[1], UNKNOWN, other) if found[1] == "send" else (found[1], other, UNKNOWN)
+        peer = int(found[4])
+        return (found[1], UNKNOWN, peer) if found[1] == "send" else (found[1], peer, UNKNOWN)
     return name.removeprefix("nccl:").lstrip("_"), UNKNOWN, UNKNOWN
 
 

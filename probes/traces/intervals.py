@@ -69,4 +69,5 @@ def _where(a: Intervals, b: Intervals, want_b: bool) -> Intervals:
 
 def _inside(a: Intervals, points: Times) -> NDArray[np.bool_]:
     index = np.searchsorted(a[:, 0], points, side="right") - 1
-    return (index >= 0) & (points < a[np.maximum(index, 0), 1])
+    inside: NDArray[np.bool_] = (index >= 0) & (points < a[np.maximum(index, 0), 1])
+    return inside

@@ -37,7 +37,7 @@ class CommOp(NamedTuple):
 
 @dataclass(frozen=True)
 class GpuOps:
-    """Operations on the GPU, sorted by start; all arrays have one length. `kind` holds OpKind, `name` indexes `names`."""
+    """Operations on the GPU, sorted by start; arrays of one length. `kind` holds OpKind, `name` indexes `names`."""
 
     start: Times
     end: Times
