@@ -65,7 +65,9 @@ def parameters_of(config: ModelConfig) -> list[Parameter]:
     for layer in range(config.layers):
         listed += _layer(config, layer)
     listed.append(_norm("final_norm", head, config.hidden, f"{config.prefix}model.norm.weight"))
-    listed.append(_split_rows("lm_head", head, config.hidden, [Source(lm_head, config.vocab)], [Section(config.vocab, 1)]))
+    listed.append(
+        _split_rows("lm_head", head, config.hidden, [Source(lm_head, config.vocab)], [Section(config.vocab, 1)])
+    )
     return listed
 
 

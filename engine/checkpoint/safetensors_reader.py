@@ -71,7 +71,9 @@ class Checkpoint:
             self._headers[shard] = read_header(self.folder / shard)
         info = self._headers[shard].get(name)
         if info is None:
-            raise CheckpointError(f"{self.folder / shard}: tensor {name} is missing, although the index says it is here")
+            raise CheckpointError(
+                f"{self.folder / shard}: tensor {name} is missing, although the index says it is here"
+            )
         return info
 
     def read(self, name: str, index: tuple[slice, ...] = ()) -> tuple[NDArray[Any], str]:

@@ -44,7 +44,9 @@ def write_tiny_checkpoint(folder: Path, family: TinyFamily, seed: int = 0, layer
     _write(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
     _write(folder / "config.json", _config_json(config))
     _write(folder / "tokenizer.json", byte_tokenizer())
-    _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"})
+    _write(
+        folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
+    )
     return config
 
 

@@ -25,9 +25,7 @@ def test_no_other_split_is_better(costs: list[float], stages: int, last_cost: fl
     stages = min(stages, len(costs))
     bounds = split_layers(costs, stages, last_cost)
     assert bounds[0] == 0 and bounds[-1] == len(costs) and all(a < b for a, b in itertools.pairwise(bounds))
-    every = (
-        [0, *inner, len(costs)] for inner in itertools.combinations(range(1, len(costs)), stages - 1)
-    )
+    every = ([0, *inner, len(costs)] for inner in itertools.combinations(range(1, len(costs)), stages - 1))
     assert largest(costs, bounds, last_cost) <= min(largest(costs, other, last_cost) for other in every) + 1e-9
 
 

@@ -1,0 +1,92 @@
+"""The DeepSeek-V3 family (Kimi K2 too): latent attention with absorbed projections, group-limited sigmoid routing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.checkpoint.model_config import DeepseekV3Config
+from engine.kernels import (
+    fused_moe,
+    mla_decode_attention,
+    mla_norm_rope_cache,
+    mla_prefill_attention,
+    rms_norm,
+    route_grouped_sigmoid_topk,
+    silu_mul,
+)
+from engine.models.batch import Batch
+from engine.models.decoder import Decoder, join_parts
+from engine.models.rope import rope_table, softmax_scale
+
+
+class DeepseekV3(Decoder):
+    """See Decoder. Each layer's cache is (latents,), [blocks, block_size, kv_lora + rope_dim], whole on every rank."""
+
+    config: DeepseekV3Config
+
+    def prepare(self, positions: int, device: torch.device) -> None:
+        """Build the rotary table for contexts of up to `positions` tokens."""
+        config = self.config
+        self.rope = rope_table(config.rope_dim, config.rope_theta, positions, config.yarn, device)
+        self.scale = softmax_scale(config.nope_dim + config.rope_dim, config.yarn)
+
+    def attend(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor, batch: Batch) -> Tensor:
+        """See Decoder.attend. Queries are carried into the latent space, so keys and values are never expanded."""
+        config = self.config
+        (latents,) = self.caches[layer]
+        down = functional.linear(normed, weights["down"])
+        query = rms_norm(down[:, : config.q_lora], weights["q_norm"], config.norm_eps) if config.q_lora else normed
+        q = functional.linear(query, weights["q_up"]).unflatten(1, (-1, config.nope_dim + config.rope_dim))
+        q_rope = mla_norm_rope_cache(
+            q[..., config.nope_dim :],
+            down[:, config.q_lora :],
+            weights["kv_norm"],
+            self.rope,
+            batch.positions,
+            latents,
+            batch.slots,
+            config.norm_eps,
+            config.rope_interleaved,
+        )
+        up = weights["kv_up"].unflatten(0, (-1, config.nope_dim + config.value_dim))
+        keys_up, values_up = up[:, : config.nope_dim], up[:, config.nope_dim :]
+        q_latent = torch.bmm(q[..., : config.nope_dim].transpose(0, 1), keys_up).transpose(0, 1)
+        parts = []
+        if batch.decode is not None:
+            tables = batch.decode.block_table, batch.decode.context_lens
+            n = batch.decodes
+            parts.append(mla_decode_attention(q_latent[:n], q_rope[:n], latents, *tables, self.scale))
+        if batch.prefill is not None:
+            n = batch.decodes
+            parts.append(mla_prefill_attention(q_latent[n:], q_rope[n:], latents, *batch.prefill, self.scale))
+        values = torch.bmm(join_parts(parts).transpose(0, 1), values_up.transpose(1, 2))
+        return functional.linear(values.transpose(0, 1).flatten(1), weights["out"])
+
+    def feed_forward(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor) -> Tensor:
+        """See Decoder.feed_forward."""
+        config = self.config
+        if layer < config.dense_layers:
+            return _feed_forward(normed, weights["dense.gate_up"], weights["dense.down"])
+        scores = functional.linear(normed.float(), weights["router"])
+        shares, ids = route_grouped_sigmoid_topk(
+            scores,
+            weights["router_bias"],
+            config.experts_per_token,
+            config.groups,
+            config.top_groups,
+            config.routed_scaling,
+            config.renormalise,
+        )
+        self.keep_routing(layer, ids)
+        routed = fused_moe(normed, shares, ids, weights["gate_up"], weights["down_experts"], *self.expert_range)
+        if not config.shared_experts:
+            return routed
+        return routed + _feed_forward(normed, weights["shared.gate_up"], weights["shared.down"])
+
+
+def _feed_forward(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    return functional.linear(silu_mul(functional.linear(x, gate_up)), down)

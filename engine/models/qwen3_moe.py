@@ -1,0 +1,57 @@
+"""Qwen3-MoE: grouped-query attention with norms on queries and keys, softmax top-k experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.checkpoint.model_config import Qwen3MoeConfig
+from engine.kernels import decode_attention, fused_moe, prefill_attention, qk_norm_rope_cache, route_softmax_topk
+from engine.models.batch import Batch
+from engine.models.decoder import Decoder, join_parts
+from engine.models.rope import rope_table
+
+
+class Qwen3Moe(Decoder):
+    """See Decoder. Each layer's cache is (keys, values), both [blocks, block_size, local kv heads, head_dim]."""
+
+    config: Qwen3MoeConfig
+
+    def prepare(self, positions: int, device: torch.device) -> None:
+        """Build the rotary table for contexts of up to `positions` tokens."""
+        self.rope = rope_table(self.config.head_dim, self.config.rope_theta, positions, None, device)
+
+    def attend(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor, batch: Batch) -> Tensor:
+        """See Decoder.attend."""
+        keys, values = self.caches[layer]
+        scale = self.config.head_dim**-0.5
+        q = qk_norm_rope_cache(
+            functional.linear(normed, weights["qkv"]),
+            weights["q_norm"],
+            weights["k_norm"],
+            self.rope,
+            batch.positions,
+            keys,
+            values,
+            batch.slots,
+            self.config.norm_eps,
+        )
+        parts = []
+        if batch.decode is not None:
+            own = q[: batch.decodes]
+            parts.append(
+                decode_attention(own, keys, values, batch.decode.block_table, batch.decode.context_lens, scale)
+            )
+        if batch.prefill is not None:
+            parts.append(prefill_attention(q[batch.decodes :], keys, values, *batch.prefill, scale))
+        return functional.linear(join_parts(parts).flatten(1), weights["out"])
+
+    def feed_forward(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor) -> Tensor:
+        """See Decoder.feed_forward."""
+        scores = functional.linear(normed, weights["router"])
+        shares, ids = route_softmax_topk(scores, self.config.experts_per_token, self.config.renormalise)
+        self.keep_routing(layer, ids)
+        return fused_moe(normed, shares, ids, weights["gate_up"], weights["down_experts"], *self.expert_range)
