@@ -41,7 +41,7 @@ class LoadDriver:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._generator = self._start(point)
-        self._description = workload.summary([point]).key
+        self._description = workload.describe([point])
 
     def stop(self) -> None:
         """Make `run` end soon; callable from any thread and from a signal handler."""
@@ -140,7 +140,7 @@ class LoadDriver:
             case _:
                 self._workload = msgspec.structs.replace(self._workload, ramp_s=0.0)
                 self._generator = self._start(self._point)
-        self._description = self._workload.summary([self._point]).key
+        self._description = self._workload.describe([self._point])
 
     def _tell(self, always: bool = False) -> None:
         now_ns = time.monotonic_ns()

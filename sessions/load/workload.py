@@ -113,17 +113,19 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             seed=self.seed,
         )
 
+    def describe(self, points: list[LoadPoint]) -> str:
+        """Words for the requests and their arrivals, but not for the points or how many requests each has."""
+        prompts, outputs = self._lengths()
+        ramp = f"ramp {self.ramp_s:g} s; " if self.ramp_s else ""
+        return f"{self._arrivals(points)}; prompts of {prompts}; outputs of {outputs}; {ramp}seed {self.seed}"
+
     def _key(self, points: list[LoadPoint]) -> str:
         """Words for all that was asked, but not which points: those are matched one by one."""
-        prompts, outputs = self._lengths()
         count = f"{self.requests} requests" if self.requests else f"{DEFAULT_REQUESTS_PER_STREAM} requests a stream"
         warmup = "1 a stream" if self.warmup is None else str(self.warmup)
         if self.source == "mooncake":
             count, warmup = (f"first {self.limit} requests" if self.limit else "all requests"), "0"
-        return (
-            f"{self._arrivals(points)}; prompts of {prompts}; outputs of {outputs}; {count}; warm-up {warmup}; "
-            f"{f'ramp {self.ramp_s:g} s; ' if self.ramp_s else ''}seed {self.seed}"
-        )
+        return f"{self.describe(points)}; {count}; warm-up {warmup}"
 
     def _arrivals(self, points: list[LoadPoint]) -> str:
         if self.source == "mooncake":
