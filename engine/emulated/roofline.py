@@ -49,13 +49,15 @@ def decode_work(requests: int, context: int = 0) -> Work:
 
 class StageTime(NamedTuple):
     """Seconds. `stage` is how long the micro-batch holds the stage; `own` is each rank's part of `gpu` that is its own
-    work, not waiting for other ranks; `launch` is host time; `compute_share` tells how near to the compute roof."""
+    work, not waiting for other ranks; `launch` is host time; `compute_share` tells how near to the compute roof;
+    `replayed` that a CUDA graph did it."""
 
     stage: float
     gpu: float
     own: tuple[float, ...]
     launch: float
     compute_share: float
+    replayed: bool
 
 
 class Roofline:
@@ -159,7 +161,8 @@ class Roofline:
         own = tuple(max((rest + moe * e * model.expert_bytes) / peak, flops_s) + fixed for e in own_experts)
         replayed = graphs and work.prefill == 0
         launch = (1 if replayed else kernels) * hardware.launch_us * 1e-6
-        return StageTime(max(gpu, launch), gpu, own, launch, min(1.0, flops_s / bytes_s) if bytes_s else 0.0)
+        compute_share = min(1.0, flops_s / bytes_s)
+        return StageTime(max(gpu, launch), gpu, own, launch, compute_share, replayed)
 
     def _rest_bytes(self, stage: int, moe: int, work: Work) -> float:
         """Bytes that a rank reads of everything but experts."""
