@@ -109,8 +109,8 @@ class Meter:
         )
 
     def _watts(self, time: StageTime, own: float) -> float:
-        """Mean watts above idle while a micro-batch holds the stage: decode watts while the rank itself works, rising to
-        the cap as that work nears the compute roof."""
+        """Mean watts above idle while a micro-batch holds the stage: decode watts while the rank itself works, more
+        up to the cap as that work nears the compute roof."""
         hardware = self._hardware
         working = hardware.decode_watts - hardware.idle_watts
         working += (hardware.limit_watts - hardware.decode_watts) * time.compute_share
@@ -127,7 +127,7 @@ _NOT_EMULATED = (
 
 
 def _span(passed: _Passed, rank_of_stage: int, now_ns: int) -> Span:
-    """A rank's span. Where ranks share a stage `end` is the rank's own; until `sent` it reduces and waits for others."""
+    """A rank's span. Where ranks share a stage `end` is its own work's; until `sent` it reduces and waits."""
     passage, time = passed.passage, passed.time
     free, start, sent = int(passage.free), int(passage.start), int(passage.end)
     end = sent

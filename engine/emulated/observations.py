@@ -1,0 +1,130 @@
+"""Measured rates and stage times that a hardware profile can be compared with and fitted to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from engine.config import ConfigError
+from engine.emulated.hardware import Hardware
+from engine.emulated.model_profile import ModelProfile
+from engine.emulated.predict import predict
+from engine.emulated.roofline import Roofline, Sharding, Split, decode_work
+from sessions.knobs import Knobs
+from sessions.results import BenchResult
+
+
+class RateObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """Output tokens a second at a concurrency in closed loop, of `ranks` GPUs sharded one way."""
+
+    concurrency: int
+    tokens_per_s: float
+    knobs: Knobs
+    sharding: Sharding = "pp"
+    ranks: int = 1
+    context: int = 256
+    split: Split = "even"
+
+    @property
+    def graphs(self) -> bool:
+        return self.knobs.cuda_graphs
+
+    @property
+    def value(self) -> float:
+        return self.tokens_per_s
+
+    def predicted(self, hardware: Hardware, model: ModelProfile) -> float:
+        """What the roofline says for it."""
+        roofline = Roofline(hardware, model, self.sharding, self.ranks, self.split)
+        return predict(roofline, self.knobs, self.concurrency, self.context).tokens_per_s
+
+    def __str__(self) -> str:
+        how = "graphs" if self.graphs else "eager"
+        return f"{self.sharding}{self.ranks} {how} C={self.concurrency}"
+
+
+class StageObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """Median seconds of a decode micro-batch on one stage, from spans."""
+
+    stage: int
+    decode: int
+    seconds: float
+    graphs: bool
+    ranks: int
+    context: int = 256
+    split: Split = "even"
+
+    @property
+    def value(self) -> float:
+        return self.seconds
+
+    def predicted(self, hardware: Hardware, model: ModelProfile) -> float:
+        """What the roofline says for it."""
+        roofline = Roofline(hardware, model, "pp", self.ranks, self.split)
+        return roofline.stage_times(decode_work(self.decode, self.context), self.graphs)[self.stage].stage
+
+    def __str__(self) -> str:
+        return f"stage {self.stage} of {self.ranks} {'graphs' if self.graphs else 'eager'} b={self.decode}"
+
+
+Observation = RateObservation | StageObservation
+
+
+def read_observations(path: Path, ranks: int, sharding: Sharding = "pp") -> list[RateObservation]:
+    """Measured rates from a benchmark result (JSON), or from a table with lines `C tok/s [on|off]`.
+
+    The table's third word is CUDA graphs (on, where it is left out); its rates are those of one micro-batch of all
+    requests. `ranks` and `sharding` are the table's; a result brings its own. Raise ConfigError naming file and line.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"calibrate: cannot read {path}: {error.strerror}") from None
+    if data.lstrip().startswith(b"{"):
+        return _of_result(path, data)
+    found = []
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        words = [w for w in re.split(r"[\s,|;]+", line.split("#")[0]) if w]
+        if words:
+            found.append(_of_line(path, number, words, ranks, sharding))
+    if not found:
+        raise ConfigError(f"calibrate: {path} has no line such as `8 95.6 off` (C, tok/s, graphs)")
+    return found
+
+
+def _of_line(path: Path, number: int, words: list[str], ranks: int, sharding: Sharding) -> RateObservation:
+    try:
+        concurrency, rate = int(words[0]), float(words[1])
+        graphs = {"on": True, "off": False}[words[2]] if len(words) > 2 else True
+        if concurrency < 1 or not 0 < rate < float("inf"):
+            raise ValueError
+    except (ValueError, IndexError, KeyError):
+        raise ConfigError(
+            f"calibrate: {path} line {number}: need `C tok/s [on|off]`, not {' '.join(words)!r}"
+        ) from None
+    knobs = Knobs(async_depth=1, max_micro_batch=max(concurrency, 1), cuda_graphs=graphs)
+    return RateObservation(concurrency=concurrency, tokens_per_s=rate, knobs=knobs, ranks=ranks, sharding=sharding)
+
+
+def _of_result(path: Path, data: bytes) -> list[RateObservation]:
+    try:
+        result = msgspec.json.decode(data, type=BenchResult)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"calibrate: {path} is no benchmark result: {error}") from None
+    sharding: Sharding = "ep" if result.knobs.parallelism == "ep" else "pp"
+    layers = tuple(last - first for first, last in result.engine.layers)
+    pp = result.engine.pp
+    return [
+        RateObservation(
+            concurrency=point.concurrency,
+            tokens_per_s=point.output_tokens_per_s,
+            knobs=result.knobs,
+            sharding=sharding,
+            ranks=result.engine.ep if sharding == "ep" else pp,
+            split=layers if sharding == "pp" and len(layers) == pp else "even",
+        )
+        for point in result.points
+        if point.concurrency and point.output_tokens_per_s > 0
+    ]
