@@ -39,6 +39,7 @@ class Meter:
         self.open_ns: int | None = None
         self.close_ns: int | None = None
         self.last_token_ns = 0
+        self.last_sign_ns = 0
         self.queues: list[QueueFrame] = []
         self.stages: list[StageFrame] = []
         self.gpus: list[GpuFrame] = []
@@ -47,6 +48,7 @@ class Meter:
         """These requests go to the engine now."""
         for due in batch:
             self.requests[due.request.id] = RequestTrack(len(self.requests), due.due_ns)
+            self.last_sign_ns = max(self.last_sign_ns, due.due_ns)
         self.live += len(batch)
         self.most_live = max(self.most_live, self.live)
         if self._warmup == 0 and self.open_ns is None and batch:
@@ -83,7 +85,7 @@ class Meter:
             if track is not None:
                 track.times += [frame.t_ns] * len(event.tokens)
                 track.tokens += event.tokens
-                self.last_token_ns = frame.t_ns
+                self.last_token_ns = self.last_sign_ns = frame.t_ns
         return [end.request for end in frame.finished if self._end(end, frame.t_ns)]
 
     def _end(self, end: Finished, now_ns: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from sessions.bench.sample import Sample, sample
 from sessions.bench.target import Target, TargetLost
 from sessions.load.generators import Generator
 from sessions.load.workload import LoadPoint, Workload
-from sessions.messages import BenchStage, QueueFrame, TokenFrame
+from sessions.messages import BenchStage, QueueFrame
 from sessions.results import BenchPoint, BenchResult
 
 STALL_S = 120.0
@@ -129,28 +130,34 @@ def _run_point(
     generator = workload.bounded(point, prefix, model.vocab, target.clock.now_ns())
     meter = Meter(workload.warmup_at(point))
     total = workload.warmup_at(point) + workload.requests_at(point)
-    last_sign_ns = target.clock.now_ns()
-    while True:
-        if stop is not None and stop.is_set():
+    try:
+        while _step(target, generator, meter, stop):
+            ended = len(meter.requests) - meter.live
+            tell("warmup" if meter.open_ns is None else "measure", min(1.0, ended / total))
+        _read_tail(target, meter)
+    except BaseException:
+        with contextlib.suppress(TargetLost):
             target.cancel([name for name, track in meter.requests.items() if track.ended is None])
-            raise Stopped("the benchmark was stopped")
-        _submit_due(target, generator, meter)
-        next_due_ns = generator.next_due_ns()
-        if meter.live == 0 and next_due_ns is None:
-            break
-        now_ns = target.clock.now_ns()
-        for message in target.advance(min(now_ns + POLL_NS, next_due_ns or now_ns + POLL_NS)):
-            ended = meter.take(message)
-            for request in ended:
-                generator.finished(request, message.t_ns)
-            if isinstance(message, TokenFrame):
-                last_sign_ns = target.clock.now_ns()
-        if target.clock.now_ns() - last_sign_ns > STALL_S * 1e9 and meter.live:
-            raise TargetLost(f"no token came for {STALL_S:.0f} s with {meter.live} requests live")
-        ended_count = len(meter.requests) - meter.live
-        tell("warmup" if meter.open_ns is None else "measure", min(1.0, ended_count / total))
-    _read_tail(target, meter)
+        raise
     return meter
+
+
+def _step(target: Target, generator: Generator, meter: Meter, stop: threading.Event | None) -> bool:
+    """Submit what is due and take what comes; False when every request has ended and no more will come."""
+    if stop is not None and stop.is_set():
+        raise Stopped("the benchmark was stopped")
+    _submit_due(target, generator, meter)
+    next_due_ns = generator.next_due_ns()
+    if meter.live == 0 and next_due_ns is None:
+        return False
+    now_ns = target.clock.now_ns()
+    for message in target.advance(min(now_ns + POLL_NS, next_due_ns or now_ns + POLL_NS)):
+        for request in meter.take(message):
+            generator.finished(request, message.t_ns)
+    silent_ns = target.clock.now_ns() - meter.last_sign_ns
+    if meter.live and silent_ns > STALL_S * 1e9:
+        raise TargetLost(f"no token came for {STALL_S:.0f} s with {meter.live} requests live")
+    return True
 
 
 def _submit_due(target: Target, generator: Generator, meter: Meter) -> None:

@@ -115,9 +115,9 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _power(frames: Sequence[GpuFrame], open_ns: int, close_ns: int) -> list[float | None] | None:
     """Mean watts of each GPU over the window (None: it tells none); None where there is no GPU."""
-    watts: dict[tuple[str, int], list[float]] = defaultdict(list)
+    watts: dict[tuple[int, str], list[float]] = defaultdict(list)
     for frame in frames:
-        readings = watts[frame.source, frame.index]
+        readings = watts[frame.index, frame.uuid]
         if frame.power_watts is not None and open_ns <= frame.t_ns <= close_ns:
             readings.append(frame.power_watts)
     return [sum(w) / len(w) if w else None for _, w in sorted(watts.items())] or None
@@ -129,10 +129,10 @@ def _energy(
     """Joules a token over all GPUs: by the energy counters where every GPU has one, else mean power times time."""
     if not tokens or power is None:
         return None
-    counters: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
+    counters: dict[tuple[int, str], list[tuple[int, float]]] = defaultdict(list)
     for frame in frames:
         if frame.energy_joules_total is not None and open_ns <= frame.t_ns <= close_ns:
-            counters[frame.source, frame.index].append((frame.t_ns, frame.energy_joules_total))
+            counters[frame.index, frame.uuid].append((frame.t_ns, frame.energy_joules_total))
     spread = [(c[-1][0] - c[0][0], c[-1][1] - c[0][1]) for c in counters.values() if len(c) > 1]
     seconds = (close_ns - open_ns) / 1e9
     if len(spread) == len(power) and all(ns > 0 for ns, _ in spread):

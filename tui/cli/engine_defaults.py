@@ -86,7 +86,7 @@ def write_tiny_once() -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         half = Path(scratch) / folder.name
-        write_tiny_checkpoint(half)
+        write_tiny_checkpoint(half, "qwen3-moe")
         try:
             half.rename(folder)
         except OSError:

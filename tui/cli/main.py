@@ -15,14 +15,20 @@ FAILED = 1
 
 COMMANDS = (
     # name, module:attribute, group in the help, what it does
-    Entry("probe", "tui.cli.probe:probe", "Diagnose", "Sample GPUs and host without a console and send frames somewhere."),
+    Entry("bench", "tui.cli.bench:bench", "Measure", "Measure an engine at one or more loads."),
+    Entry("load", "tui.cli.load:load", "Measure", "Keep an engine under load until stopped."),
+    Entry(
+        "probe", "tui.cli.probe:probe", "Diagnose", "Sample GPUs and host without a console and send frames somewhere."
+    ),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
     Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),
 )
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="herdscope", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:

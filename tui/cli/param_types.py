@@ -37,5 +37,22 @@ class WholeNumbers(click.ParamType[tuple[int, ...]]):
         return numbers
 
 
+class PositiveNumbers(click.ParamType[tuple[float, ...]]):
+    """Numbers above 0, separated by commas: `0.5,2`; also a list, or one number, in the config file."""
+
+    name = "R,R,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+        try:
+            numbers = tuple(float(part) for part in parts)
+        except (TypeError, ValueError):
+            numbers = ()
+        if not numbers or not all(0 < number < float("inf") for number in numbers):
+            self.fail(f"{value!r} is not numbers above 0, separated by commas", param, ctx)
+        return numbers
+
+
 ON_OFF = OnOff()
 WHOLE_NUMBERS = WholeNumbers()
+POSITIVE_NUMBERS = PositiveNumbers()

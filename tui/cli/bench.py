@@ -1,0 +1,127 @@
+"""`herdscope bench`: measure an engine at one or more loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tui.cli.engine_options import EngineChoice, engine_options
+from tui.cli.output import json_option, note, print_json
+from tui.cli.param_types import POSITIVE_NUMBERS, WHOLE_NUMBERS
+from tui.cli.workload_options import workload_options
+
+if TYPE_CHECKING:
+    from sessions.load.workload import LoadPoint, Workload
+    from sessions.results import BenchResult
+
+
+@click.command()
+@click.option("--connect", metavar="SOCKET", help="Measure the engine behind this socket instead of starting one.")
+@click.option("--concurrency", type=WHOLE_NUMBERS, help="Closed loops to measure  [default: 1,4,16]")
+@click.option("--rate", type=POSITIVE_NUMBERS, help="Measure open arrivals at these rates (requests a second) instead.")
+@click.option("--requests", type=click.IntRange(min=1), help="Measured requests a point  [default: 4 a stream]")
+@click.option("--warmup", type=click.IntRange(min=0), help="Requests before the measured window  [default: 1 a stream]")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Repetitions of the sweep.")
+@click.option("--label", default="", help="A name for the run, shown when runs are compared.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the result to this file.")
+@click.option("--save", is_flag=True, help="Also keep the result among the user's own.")
+@json_option
+@workload_options
+@engine_options
+def bench(
+    connect: str | None,
+    concurrency: tuple[int, ...] | None,
+    rate: tuple[float, ...] | None,
+    requests: int | None,
+    warmup: int | None,
+    repeat: int,
+    label: str,
+    output: Path | None,
+    save: bool,
+    as_json: bool,
+    workload: Workload,
+    engine: EngineChoice,
+) -> None:
+    """Measure an engine: throughput, latencies, herd and occupancy at one or more loads.
+
+    \b
+    Example: herdscope bench --pp 4 --async-depth 4 --admission greedy --concurrency 16
+             herdscope bench --concurrency 1,4,16 --repeat 5 --output before.json
+             herdscope bench --workload mooncake:trace.jsonl --speed 20 --prompt-cap 256 --json
+    """
+    import msgspec
+
+    from sessions.bench.text import DEFINITIONS, summary
+
+    workload = msgspec.structs.replace(workload, requests=requests or 0, warmup=warmup)
+    points = load_points(workload, concurrency, rate)
+    result = _measure(engine, connect, workload, points, repeat, label)
+    for path in [*([output] if output else []), *([results_folder() / f"{result.run}.json"] if save else [])]:
+        _write(path, result)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(summary(result))
+        note(f"\n{DEFINITIONS}")
+
+
+def load_points(
+    workload: Workload, concurrency: tuple[int, ...] | None, rate: tuple[float, ...] | None
+) -> list[LoadPoint]:
+    """The points to measure. Raise UsageError for flags that contradict each other."""
+    from sessions.load.workload import LoadPoint
+
+    if workload.source == "mooncake":
+        if concurrency or rate:
+            raise click.UsageError("a trace has its own arrivals: leave out --concurrency and --rate")
+        return [LoadPoint()]
+    if concurrency and rate:
+        raise click.UsageError("give either --concurrency or --rate")
+    if rate:
+        return [LoadPoint(rate=each) for each in rate]
+    return [LoadPoint(concurrency=each) for each in concurrency or (1, 4, 16)]
+
+
+def results_folder() -> Path:
+    """Where kept results lie."""
+    from platformdirs import user_data_path
+
+    return user_data_path("herdscope") / "results"
+
+
+def _measure(
+    engine: EngineChoice, connect: str | None, workload: Workload, points: list[LoadPoint], repeat: int, label: str
+) -> BenchResult:
+    from sessions.bench.channel_target import ChannelTarget
+    from sessions.bench.publish import publish_result, publisher
+    from sessions.bench.runner import run_bench
+    from tui.cli.engine_session import open_engine
+    from tui.cli.progress import progress_bar
+
+    try:
+        with open_engine(engine, connect, "bench") as channel, progress_bar("bench") as show:
+            target = ChannelTarget(channel)
+            result = run_bench(
+                target,
+                workload,
+                points,
+                repeat=repeat,
+                report=publisher(
+                    channel, lambda progress: show(progress.fraction, f"{progress.detail} {progress.phase}")
+                ),
+                label=label,
+            )
+            publish_result(channel, result)
+            return result
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _write(path: Path, result: BenchResult) -> None:
+    from sessions.bench.files import write_result
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_result(path, result)
+    note(f"result written to {path}")
