@@ -21,6 +21,7 @@ COMMANDS = (
         "probe", "tui.cli.probe:probe", "Diagnose", "Sample GPUs and host without a console and send frames somewhere."
     ),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
+    Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
     Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),
 )
