@@ -65,7 +65,7 @@ def cuda_devices() -> int:
 
 
 def cpu_stages() -> int:
-    """Pipeline stages of a CPU engine: one a core, at least 2 (a pipeline), at most 4 (the tiny MoE's layers)."""
+    """Pipeline stages of a CPU engine: one a core, at least 2 (a pipeline), at most 4 (each is a process)."""
     return max(2, min(4, os.cpu_count() or 2))
 
 
