@@ -1,0 +1,73 @@
+"""A session that plays a synthetic feed, and a channel that remembers what it was asked. For tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sessions.channel.interface import Channel, RequestTimeout
+from sessions.messages import Command, KnobReply, KnobRequest, Message, Reply
+from tests.tui.console.feed import Feed
+from tui.console.store.store import Store
+
+
+class FakeChannel:
+    """Answers every command with `ok`, or not at all when `silent`."""
+
+    source = "host-abc123/console/2"
+
+    def __init__(self, ok: bool = True, silent: bool = False, reason: str = "not now") -> None:
+        self.asked: list[Command] = []
+        self.ok = ok
+        self.silent = silent
+        self.reason = reason
+
+    async def ask(self, command: Command, timeout_s: float) -> Reply:
+        self.asked.append(command)
+        if self.silent:
+            raise RequestTimeout(f"no reply within {timeout_s:g} s")
+        common = {"source": "engine", "t_ns": command.t_ns, "id": command.id, "to": self.source, "ok": self.ok}
+        common["reason"] = "" if self.ok else self.reason
+        if isinstance(command, KnobRequest):
+            return KnobReply(**common, knob=command.knob, applied=command.value, took_ms=2.0)  # type: ignore[arg-type]
+        return Reply(**common)  # type: ignore[arg-type]
+
+
+class FakeSession:
+    """Fills the store from lists of messages, one a frame."""
+
+    title = "synthetic"
+    read_only = "no engine is connected"
+    address: str | None = "/run/engine.sock"
+
+    def __init__(self, feed: Feed | None = None, seconds: float = 0.0, channel: Channel | None = None) -> None:
+        self.status = ""
+        self.failure: str | None = None
+        self.channel = channel
+        self.restartable = True
+        self.restarts = 0
+        self.closed = 0
+        self.now_ns = feed.start_ns if feed else 0
+        self._queue: list[tuple[int, list[Message]]] = []
+        if feed is not None:
+            self._queue = [(feed.start_ns, feed.opening()), *feed.frames(seconds)]
+
+    def open(self) -> None:
+        pass
+
+    def fill(self, store: Store) -> None:
+        """Everything queued, as if one frame were late."""
+        for now_ns, messages in self._queue:
+            store.apply(messages)
+            self.now_ns = now_ns
+        self._queue = []
+        store.advance(self.now_ns)
+
+    def say(self, messages: Iterable[Message]) -> None:
+        """Queue messages for the next frame."""
+        self._queue.append((self.now_ns, list(messages)))
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+    def close(self) -> None:
+        self.closed += 1

@@ -1,0 +1,132 @@
+"""Every action of the console, defined once: its id, key, title, where it works and what it does.
+
+Key bindings, clickable text, the footer, the command palette and the help are all made from this table. A user's
+keymap replaces keys by id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from tui.console.control import Control
+
+KEY_NAMES = {
+    "plus": "+",
+    "minus": "-",
+    "space": "space",
+    "question_mark": "?",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "escape": "esc",
+    "full_stop": ".",
+    "comma": ",",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+}
+
+
+class Operator(Protocol):
+    """What an action may use: the session's controls, and the screens."""
+
+    @property
+    def control(self) -> Control: ...
+
+    def show(self, mode: str) -> None:
+        """Switch to a screen."""
+        ...
+
+    def show_help(self) -> None: ...
+
+    def show_commands(self) -> None: ...
+
+    def restart_engine(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+    def open_launcher(self) -> None: ...
+
+    def start_benchmark(self) -> None: ...
+
+    def cancel_benchmark(self) -> None: ...
+
+
+class Action(NamedTuple):
+    """`key` in Textual's names. `footer` is the short title that the footer shows in the modes `modes` (none: all).
+    `without_session`: works in the launcher too."""
+
+    id: str
+    key: str
+    title: str
+    group: str
+    run: Callable[[Operator], object]
+    footer: str = ""
+    without_session: bool = False
+    modes: tuple[str, ...] = ()
+
+    @property
+    def shown_key(self) -> str:
+        """The key as people read it."""
+        return shown(self.key)
+
+
+def shown(key: str) -> str:
+    """A key in Textual's name as people read it; of several the first."""
+    first = key.split(",")[0]
+    if first in KEY_NAMES:
+        return KEY_NAMES[first]
+    return first.replace("ctrl+", "^")
+
+
+LIVE = ("live",)
+BENCH = ("bench",)
+
+ACTIONS: tuple[Action, ...] = (
+    # Screens
+    Action("screen.live", "1", "Live screen", "Screens", lambda o: o.show("live")),
+    Action("screen.bench", "3", "Benchmark screen", "Screens", lambda o: o.show("bench")),
+    Action("screen.log", "6,l", "Engine log", "Screens", lambda o: o.show("log")),
+    Action("help", "question_mark,f1", "Help", "Screens", lambda o: o.show_help(), "help", True),
+    Action("commands", "ctrl+p", "Command palette", "Screens", lambda o: o.show_commands(), without_session=True),
+    Action("launcher", "n", "Another session: the launcher", "Screens", lambda o: o.open_launcher()),
+    Action("quit", "q", "Quit, ending the engine started here", "Screens", lambda o: o.leave(), "quit", True),
+    # Knobs
+    Action("knob.async_depth.up", "d", "Async depth up", "Knobs", lambda o: o.control.step_depth(1)),
+    Action("knob.async_depth.down", "D", "Async depth down", "Knobs", lambda o: o.control.step_depth(-1)),
+    Action("knob.admission.next", "a", "Next admission policy", "Knobs", lambda o: o.control.step_admission(1)),
+    Action("knob.admission.previous", "A", "Previous admission", "Knobs", lambda o: o.control.step_admission(-1)),
+    Action("knob.max_micro_batch.up", "m", "Double max micro-batch", "Knobs", lambda o: o.control.scale_batch(2)),
+    Action("knob.max_micro_batch.down", "M", "Halve max micro-batch", "Knobs", lambda o: o.control.scale_batch(0.5)),
+    Action("knob.cuda_graphs.toggle", "g", "CUDA graphs on or off", "Knobs", lambda o: o.control.toggle_graphs()),
+    Action("knob.parallelism.toggle", "p", "pp or ep", "Knobs", lambda o: o.control.toggle_parallelism()),
+    # Load
+    Action("load.up", "plus,equals_sign", "Double the concurrency", "Load", lambda o: o.control.scale_load(2)),
+    Action("load.down", "minus", "Halve the concurrency", "Load", lambda o: o.control.scale_load(0.5)),
+    Action("load.more", "greater_than_sign", "One concurrent request more", "Load", lambda o: o.control.step_load(1)),
+    Action("load.less", "less_than_sign", "One concurrent request less", "Load", lambda o: o.control.step_load(-1)),
+    Action(
+        "load.pause", "0", "Pause or resume the load", "Load", lambda o: o.control.pause_load(), "pause", modes=LIVE
+    ),
+    # View
+    Action("view.freeze", "space", "Freeze the time lines", "View", lambda o: o.control.freeze(), "freeze", modes=LIVE),
+    Action("view.finer", "right_square_bracket", "Swimlane finer", "View", lambda o: o.control.zoom(-1)),
+    Action("view.coarser", "left_square_bracket", "Swimlane coarser", "View", lambda o: o.control.zoom(1)),
+    Action("view.chart_shorter", "right_curly_bracket", "Chart: less time", "View", lambda o: o.control.chart(-1)),
+    Action("view.chart_longer", "left_curly_bracket", "Chart: more time", "View", lambda o: o.control.chart(1)),
+    # Benchmark
+    Action("bench.start", "b", "Start a benchmark", "Benchmark", lambda o: o.start_benchmark(), "measure"),
+    Action(
+        "bench.cancel", "x", "Cancel the benchmark", "Benchmark", lambda o: o.cancel_benchmark(), "cancel", modes=BENCH
+    ),
+    # Engine
+    Action("engine.restart", "R", "Restart the engine", "Engine", lambda o: o.restart_engine()),
+)
+
+BY_ID = {action.id: action for action in ACTIONS}
+
+
+def keys_shown(overrides: dict[str, str]) -> dict[str, str]:
+    """The key to show for each action's id, `overrides` (id to key) in place."""
+    return {action.id: shown(overrides.get(action.id, action.key)) for action in ACTIONS}

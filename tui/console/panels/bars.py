@@ -1,0 +1,102 @@
+"""The line at the top (what is being looked at) and the line at the bottom (what can be done)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from rich.style import Style
+from textual.strip import Strip
+
+from tui.console.draw.palette import (
+    ACCENT_STRONG,
+    BADGE,
+    BADGE_BAD,
+    DIM,
+    FAINT,
+    GOOD,
+    KEY,
+    STRONG,
+    TEXT,
+    WARN,
+    clickable,
+)
+from tui.console.draw.row import Row
+from tui.console.draw.units import clock
+from tui.console.panels.panel import Panel
+from tui.console.store.store import Store
+from tui.console.view import View
+
+TABS = (("live", "screen.live"), ("bench", "screen.bench"), ("log", "screen.log"))
+
+
+class HeaderBar(Panel, can_focus=False):
+    """Model, plan, phase, session time; badges for what must not be missed."""
+
+    def key(self) -> Hashable:
+        store = self.store
+        seconds = (store.now_ns - store.began_ns) // 1_000_000_000
+        return (store.engine, store.fault is None, store.frames_lost, seconds, self.view.status, store.load)
+
+    def rows(self, width: int, height: int) -> list[Strip]:
+        store, engine = self.store, self.store.engine
+        row = Row().add(" herdscope ", ACCENT_STRONG)
+        if engine is not None and engine.model is not None:
+            row.add(f" {engine.model.name}", STRONG)
+            ranks = len(engine.ranks)
+            parallelism = store.knobs.knobs.parallelism if store.knobs else "pp"
+            plan = f"ep {ranks}" if parallelism == "ep" else f"pp {engine.stages}"
+            device = engine.hardware or (engine.ranks[0].device if engine.ranks else "")
+            row.add(f"  {plan}", TEXT)
+            if width >= 100:
+                row.add(f"  {engine.model.architecture} {engine.model.dtype}", DIM).add(f"  {device}", DIM)
+        row.add("  ")
+        self._phase(row)
+        right: list[tuple[str, Style]] = []
+        if store.frames_lost:
+            right.append((f"{store.frames_lost} frames lost ", WARN))
+        if store.emulated:
+            right += [(" EMULATED ", BADGE), (" ", TEXT)]
+        right.append((f"{clock(store.now_ns - store.began_ns)} ", DIM))
+        return [row.right(width, *right).strip(width)]
+
+    def _phase(self, row: Row) -> None:
+        engine = self.store.engine
+        if self.store.fault is not None:
+            row.add(" FAULT ", BADGE_BAD)
+        elif self.view.status:
+            row.add(self.view.status, WARN)
+        elif engine is not None:
+            share = f" {engine.progress * 100:.0f} %" if engine.progress is not None and engine.phase != "ready" else ""
+            row.add(engine.phase + share, GOOD if engine.phase == "ready" else WARN)
+
+
+class FooterBar(Panel, can_focus=False):
+    """The screens, and this screen's keys; all clickable."""
+
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        mode: str,
+        entries: Callable[[], list[tuple[str, str, str]]],
+    ) -> None:
+        super().__init__(store, view, id="footer")
+        self._mode = mode
+        self._entries = entries
+
+    def key(self) -> Hashable:
+        return tuple(self._entries())
+
+    def rows(self, width: int, height: int) -> list[Strip]:
+        row = Row().add(" ")
+        for name, action in TABS if self._mode else ():
+            here = name == self._mode
+            row.add(self.view.key_of(action), clickable(KEY, action))
+            row.add(f" {name}  ", clickable(STRONG if here else DIM, action))
+        if self._mode:
+            row.add("│ ", FAINT)
+        for action, key, title in self._entries():
+            if row.width + len(key) + len(title) + 3 > width:
+                break
+            row.add(key, clickable(KEY, action)).add(f" {title}  ", clickable(DIM, action))
+        return [row.strip(width)]

@@ -1,0 +1,140 @@
+"""Power of each GPU against its cap and against what it should draw; without GPUs, the engine's processes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from textual.strip import Strip
+
+from sessions.messages import GpuFrame, ProcessSample
+from tui.console.draw.bars import add_bar
+from tui.console.draw.palette import ACCENT, BAD, DIM, FAINT, TEXT, WARN
+from tui.console.draw.row import Row, text_line
+from tui.console.draw.units import percent, size
+from tui.console.panels.panel import Panel
+from tui.console.store.gpus import Gpu
+
+WIDE = 64
+CELL_WIDTH = 18
+SPIN_UTILIZATION, SPIN_POWER = 0.9, 0.4
+
+
+class GpusPanel(Panel):
+    """A bar a GPU; many GPUs are laid out in columns of narrow cells."""
+
+    HELP_TEXT = (
+        "Each bar is power now against the GPU's power cap; the tick is the power expected at this load, when a "
+        "diagnosis knows it. High utilisation at low power is spinning (a communication kernel that waits counts as "
+        "busy). Without GPUs the bars are the engine's processes: 100 % is one core."
+    )
+
+    def key(self) -> Hashable:
+        gpus = tuple((gpu.t_ns, gpu.stale(self.store.now_ns)) for gpu in self.store.gpus.values())
+        return (gpus, self.store.expected, tuple(host.t_ns for host in self.store.hosts.values()))
+
+    def title(self) -> str:
+        gpus = self.store.sorted_gpus()
+        if not gpus:
+            return "Processes"
+        total = sum(gpu.frame.power_watts or 0 for gpu in gpus)
+        names = sorted({gpu.frame.name for gpu in gpus})
+        return f"GPUs · {len(gpus)}x {' + '.join(names)} · {total:,.0f} W"
+
+    def rows(self, width: int, height: int) -> list[Strip]:
+        gpus = self.store.sorted_gpus()
+        if not gpus:
+            return self._processes(width, height)
+        columns = -(-len(gpus) // height)
+        if columns == 1:
+            return [self._gpu_row(gpu, width) for gpu in gpus]
+        columns = min(columns, max(1, width // CELL_WIDTH))
+        return _in_columns([self._gpu_cell(gpu, width // columns - 1) for gpu in gpus], columns, width, height)
+
+    def _gpu_row(self, gpu: Gpu, width: int) -> Strip:
+        frame = gpu.frame
+        row = Row().add(f"{frame.index:>3} ", ACCENT)
+        if gpu.stale(self.store.now_ns):
+            return row.add("no reading for 3 s", BAD).strip(width)
+        details = _details(frame) if width >= WIDE else ""
+        watts = _watts(frame)
+        room = width - row.width - len(watts) - len(details) - 2
+        self._power_bar(row, frame, max(4, room))
+        row.add(" ").add(watts, TEXT)
+        spinning = _spinning(frame)
+        row.add(details, WARN if spinning else DIM)
+        return row.strip(width)
+
+    def _gpu_cell(self, gpu: Gpu, width: int) -> Row:
+        frame = gpu.frame
+        row = Row().add(f"{frame.index:>2} ", ACCENT)
+        if gpu.stale(self.store.now_ns):
+            return row.add("no reading", BAD)
+        watts = f"{frame.power_watts:4.0f} W" if frame.power_watts is not None else "   n/a"
+        self._power_bar(row, frame, max(3, width - row.width - len(watts)))
+        return row.add(watts, TEXT)
+
+    def _power_bar(self, row: Row, frame: GpuFrame, width: int) -> None:
+        limit = frame.power_limit_watts
+        expected = self.store.expected.watts.get(frame.index) if self.store.expected else None
+        if frame.power_watts is None or not limit:
+            row.add("·" * width, FAINT)
+            return
+        add_bar(row, frame.power_watts / limit, width, ACCENT, expected / limit if expected is not None else None)
+
+    def _processes(self, width: int, height: int) -> list[Strip]:
+        samples = [sample for host in self.store.hosts.values() for sample in host.processes]
+        if not samples:
+            return [text_line(width, " No GPU here, and no engine process seen yet.", DIM)]
+        samples.sort(key=lambda s: (s.rank is None, s.rank or 0, s.role))
+        columns = -(-len(samples) // height)
+        if columns == 1:
+            return [_process_row(sample, width).strip(width) for sample in samples]
+        columns = min(columns, max(1, width // CELL_WIDTH))
+        return _in_columns([_process_row(s, width // columns - 1) for s in samples], columns, width, height)
+
+
+def _process_row(sample: ProcessSample, width: int) -> Row:
+    name = f"r{sample.rank}" if sample.rank is not None else sample.role
+    row = Row().add(f"{name[:7]:<7} ", ACCENT)
+    figures = f" {sample.cpu_ratio * 100:4.0f} %"
+    if width >= 40:
+        figures += f"  {size(sample.memory_bytes):>9}"
+    if width >= WIDE:
+        figures += f"  pid {sample.pid}"
+    add_bar(row, sample.cpu_ratio, max(3, width - row.width - len(figures)), ACCENT)
+    return row.add(figures, TEXT)
+
+
+def _in_columns(parts: list[Row], columns: int, width: int, height: int) -> list[Strip]:
+    each = width // columns
+    strips = []
+    for line in range(min(height, -(-len(parts) // columns))):
+        row = Row()
+        for column in range(columns):
+            index = column * height + line
+            if index < len(parts):
+                row.to(column * each)
+                row.extend(parts[index])
+        strips.append(row.strip(width))
+    return strips
+
+
+def _watts(frame: GpuFrame) -> str:
+    if frame.power_watts is None:
+        return f"n/a ({frame.unavailable.get('power_watts', 'not reported')})"
+    limit = f"/{frame.power_limit_watts:.0f}" if frame.power_limit_watts else ""
+    return f"{frame.power_watts:5.0f}{limit} W"
+
+
+def _details(frame: GpuFrame) -> str:
+    parts = [f"  util {percent(frame.utilization_ratio):>5}", f"  {size(frame.memory_used_bytes):>8}"]
+    if frame.temperature_celsius is not None:
+        parts.append(f"  {frame.temperature_celsius:.0f} °C")
+    parts.append("  spin" if _spinning(frame) else "      ")
+    return "".join(parts)
+
+
+def _spinning(frame: GpuFrame) -> bool:
+    if not frame.power_limit_watts or frame.power_watts is None or frame.utilization_ratio is None:
+        return False
+    return frame.utilization_ratio >= SPIN_UTILIZATION and frame.power_watts / frame.power_limit_watts < SPIN_POWER

@@ -1,0 +1,35 @@
+"""The verdict line: what is wrong, what would fix it, what that would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from textual.strip import Strip
+
+from tui.console.draw.palette import DIM, LEVELS, STRONG, TEXT, clickable
+from tui.console.draw.row import Row
+from tui.console.panels.panel import Panel
+
+GLYPHS = {"healthy": "●", "warning": "▲", "problem": "■", "unknown": "○"}
+
+
+class VerdictPanel(Panel):
+    """One line, or two where there is room."""
+
+    HELP_TEXT = "The diagnosis in one line, with the fix and the gain that it predicts. 2 opens its evidence."
+
+    def key(self) -> Hashable:
+        return (self.store.verdict, self.store.engine is None)
+
+    def rows(self, width: int, height: int) -> list[Strip]:
+        verdict = self.store.verdict
+        if verdict is None:
+            return [Row().add(" ○ ", DIM).add("No verdict yet", DIM).strip(width)]
+        style = LEVELS[verdict.level]
+        row = Row().add(f" {GLYPHS[verdict.level]} ", style).add(verdict.text, style)
+        if verdict.fix:
+            fix_style = clickable(STRONG, verdict.action) if verdict.action else STRONG
+            row.add("  fix: ", DIM).add(verdict.fix, fix_style)
+        if verdict.gain is not None:
+            row.add(f"  predicted {verdict.gain[0]:.1f}-{verdict.gain[1]:.1f}x", TEXT)
+        return [row.strip(width)]

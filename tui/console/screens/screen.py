@@ -1,0 +1,57 @@
+"""What the console's screens share: header, footer, and panels that tick with the frame clock."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from tui.console.actions import ACTIONS
+from tui.console.panels.bars import FooterBar, HeaderBar
+from tui.console.panels.panel import Panel
+from tui.console.store.store import Store
+from tui.console.view import View
+
+COMPACT_WIDTH, COMPACT_HEIGHT = 100, 32
+
+
+class ConsoleScreen(Screen[None]):
+    """A full screen. Subclasses compose their body and may lay it out for the size. MODE names the screen among those
+    that show a session; it is empty for the launcher."""
+
+    MODE = ""
+
+    def __init__(self, store: Store, view: View) -> None:
+        super().__init__()
+        self.store = store
+        self.view = view
+
+    def compose(self) -> ComposeResult:
+        yield HeaderBar(self.store, self.view, id="header")
+        yield from self.compose_body()
+        yield FooterBar(self.store, self.view, self.MODE, self.footer_entries)
+
+    def compose_body(self) -> ComposeResult:
+        """The widgets between header and footer."""
+        raise NotImplementedError
+
+    def footer_entries(self) -> list[tuple[str, str, str]]:
+        """(action, key, title) of what the footer shows here."""
+        return [
+            (action.id, self.view.key_of(action.id), action.footer)
+            for action in ACTIONS
+            if action.footer and (self.MODE in action.modes if action.modes else self.MODE or action.without_session)
+        ]
+
+    def on_resize(self) -> None:
+        size = self.app.size
+        self.set_class(size.width < COMPACT_WIDTH or size.height < COMPACT_HEIGHT, "compact")
+        self.lay_out(size.width, size.height)
+
+    def lay_out(self, width: int, height: int) -> None:
+        """Give the panels their sizes; called when the terminal's size or the number of ranks changes."""
+
+    def tick(self) -> None:
+        """One frame."""
+        for panel in self.query(Panel):
+            if panel.display:
+                panel.tick()

@@ -1,0 +1,56 @@
+"""Our end of a live channel: what the store wants from it, and the instruments of this machine."""
+
+from __future__ import annotations
+
+import time
+
+from probes.gpu import GpuProbe
+from probes.host import HostProbe, WatchedProcess
+from probes.sampler import Sampler
+from sessions.channel.greeting import hello
+from sessions.channel.interface import Channel
+from sessions.messages import EngineState
+from tui.console.store.store import Store
+
+CAPACITY = 8192
+
+
+class LiveLink:
+    """Drains the channel at each frame.
+
+    With `sample`, this machine's GPU and host frames are published on the channel, so that recorders see them too;
+    they come back with everything else.
+    """
+
+    def __init__(self, channel: Channel, sample: bool) -> None:
+        self.channel = channel
+        self._hello = hello(channel.source, "console")
+        self._subscription = channel.subscribe(Store().kinds, capacity=CAPACITY)
+        self._dropped = 0
+        self._workers: list[WatchedProcess] = []
+        self._sampler: Sampler | None = None
+        if sample:
+            gpu = GpuProbe(channel.source)
+            host = HostProbe(channel.source, lambda: self._workers)
+            self._sampler = Sampler(channel.publish, gpu, host)
+            self._sampler.start()
+
+    def fill(self, store: Store) -> None:
+        """Take everything that has arrived, and move the store to now."""
+        store.clocks.anchor(self._hello)
+        messages = self._subscription.drain()
+        store.apply(messages)
+        dropped = self._subscription.dropped
+        store.frames_lost += dropped - self._dropped
+        self._dropped = dropped
+        for message in messages:
+            if isinstance(message, EngineState):
+                self._workers = [WatchedProcess(rank.pid, "worker", rank.rank) for rank in message.ranks if rank.pid]
+        store.advance(time.monotonic_ns() + store.clocks.offset_ns(self.channel.source))
+
+    def close(self, reason: str) -> None:
+        """Stop sampling and leave the channel."""
+        if self._sampler is not None:
+            self._sampler.stop()
+        self._subscription.close()
+        self.channel.close(reason)

@@ -1,0 +1,39 @@
+"""What the operator chose to look at: zoom, hold, cursor. Not part of the session, so not in the store."""
+
+from __future__ import annotations
+
+import msgspec
+
+from sessions.knobs import KnobName, KnobValue
+
+NO_HOLD = 2_000_000_000
+"""Windows at least this long scroll; shorter ones are held still, as an oscilloscope does."""
+
+
+class View(msgspec.Struct):
+    """Mutable state of the screens, shared by their panels.
+
+    zoom: steps from the automatic width of a swimlane cell, each a factor of 2 (negative is finer).
+    frozen_ns: the instant at which the time lines stand still, or None.
+    chart_s: seconds that the throughput chart covers.
+    colour: False where the terminal shows none.
+    pending: knob values asked for and not answered yet.
+    wanted_concurrency: the load asked for and not confirmed yet.
+    status: what the session is doing before there is an engine to ask.
+    bench: what became of the last benchmark that was started here.
+    keys: the key shown for each action's id, with the operator's own keys in place.
+    """
+
+    zoom: int = 0
+    frozen_ns: int | None = None
+    chart_s: int = 60
+    colour: bool = True
+    pending: dict[KnobName, KnobValue] = {}
+    wanted_concurrency: int | None = None
+    status: str = ""
+    bench: str = ""
+    keys: dict[str, str] = {}
+
+    def key_of(self, action: str) -> str:
+        """The key that runs an action, as it is shown."""
+        return self.keys.get(action, "")
