@@ -4,12 +4,16 @@ Everything here can be captured in a CUDA graph on CUDA: static shapes, no host 
 """
 
 from engine.kernels.ops import (
+    add_norm_router,
     add_rms_norm,
+    combine_add_rms_norm,
     decode_attention,
     fused_moe,
+    linear,
     mla_decode_attention,
     mla_norm_rope_cache,
     mla_prefill_attention,
+    moe_parts,
     prefill_attention,
     qk_norm_rope_cache,
     rms_norm,
@@ -20,12 +24,16 @@ from engine.kernels.ops import (
 )
 
 __all__ = [
+    "add_norm_router",
     "add_rms_norm",
+    "combine_add_rms_norm",
     "decode_attention",
     "fused_moe",
+    "linear",
     "mla_decode_attention",
     "mla_norm_rope_cache",
     "mla_prefill_attention",
+    "moe_parts",
     "prefill_attention",
     "qk_norm_rope_cache",
     "rms_norm",

@@ -1,6 +1,7 @@
 """The public functions: their shapes, and the choice between plain torch and Triton.
 
-T is tokens, B sequences, H the hidden size, D the head dimension, E experts, I an expert's inner size, V the vocabulary.
+T is tokens, B sequences, H the hidden size, D the head dimension, E experts, I an expert's inner size, V the vocabulary
+size.
 A paged cache is [blocks, block_size, ...]; a slot is ``block * block_size + offset``, and a negative slot is padding.
 ``block_table`` [B, max_blocks] int32 lists each sequence's blocks; only those that its context needs are read.
 """
@@ -34,6 +35,44 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     """The norm of ``x + residual`` [T, H], and that sum: the new residual stream."""
     normed, total = _kernels(x).add_rms_norm(x, residual, weight, eps)
     return normed, total
+
+
+def combine_add_rms_norm(
+    parts: Tensor,
+    weights: Tensor,
+    ids: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float,
+    expert_offset: int,
+    local_experts: int,
+) -> tuple[Tensor, Tensor]:
+    """``add_rms_norm`` of the weighted sum over ``parts`` [T, k, H] (``moe_parts``): one layer's end, the next's start.
+
+    ``weights`` and ``ids`` [T, k] are the router's; parts of experts outside the local range are left out.
+    Returns (normed, new residual), both [T, H].
+    """
+    normed, total = _kernels(parts).combine_add_rms_norm(
+        parts, weights, ids, residual, weight, eps, expert_offset, local_experts
+    )
+    return normed, total
+
+
+def add_norm_router(
+    x: Tensor, residual: Tensor, norm_weight: Tensor, router_weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``add_rms_norm`` and the router's product with ``router_weight`` [E, H] in one.
+
+    Returns (normed [T, H], new residual [T, H], logits [T, E] float32).
+    """
+    normed, total, logits = _kernels(x).add_norm_router(x, residual, norm_weight, router_weight, eps)
+    return normed, total, logits
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """``x`` [T, K] times ``weight`` [N, K] transposed: [T, N]. Few rows stream the weight, many use the library."""
+    out: Tensor = _kernels(x).linear(x, weight)
+    return out
 
 
 def silu_mul(x: Tensor) -> Tensor:
@@ -95,7 +134,7 @@ def prefill_attention(
     """Causal attention of chunks of prompts, ``q`` [T, Hq, D], over the paged cache.
 
     Sequence b owns the queries ``query_start[b]`` to ``query_start[b + 1]`` ([B + 1] int32): the last tokens of its
-    context of ``context_lens[b]`` tokens, already written to the cache. Queries of no sequence give zeros. Returns [T, Hq, D].
+    context of ``context_lens[b]`` tokens, already in the cache. Queries of no sequence give zeros. Returns [T, Hq, D].
     """
     out: Tensor = _kernels(q).prefill_attention(q, k_cache, v_cache, block_table, context_lens, query_start, scale)
     return out
@@ -209,6 +248,15 @@ def fused_moe(
         [T, H], in the type of ``x``.
     """
     out: Tensor = _kernels(x).fused_moe(x, weights, ids, w_gate_up, w_down, expert_offset, local_experts)
+    return out
+
+
+def moe_parts(x: Tensor, ids: Tensor, w_gate_up: Tensor, w_down: Tensor, expert_offset: int) -> Tensor:
+    """``fused_moe`` without its weighted sum: each chosen expert's output [T, k, H], for ``combine_add_rms_norm``.
+
+    What belongs to other ranks' experts holds arbitrary values, which the sum leaves out.
+    """
+    out: Tensor = _kernels(x).moe_parts(x, ids, w_gate_up, w_down, expert_offset)
     return out
 
 

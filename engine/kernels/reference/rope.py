@@ -35,7 +35,7 @@ def qk_norm_rope_cache(
     """See ``engine.kernels.qk_norm_rope_cache``."""
     kv_heads, dim = k_cache.shape[-2:]
     q_heads = qkv.shape[1] // dim - 2 * kv_heads
-    q, k, v = qkv.reshape(len(qkv), -1, dim).split((q_heads, kv_heads, kv_heads), dim=1)
+    q, k, v = torch.split(qkv.reshape(len(qkv), -1, dim), [q_heads, kv_heads, kv_heads], dim=1)
     if q_weight is not None and k_weight is not None:
         q, k = rms_norm(q, q_weight, eps), rms_norm(k, k_weight, eps)
     write_slots(k_cache, apply_rope(k, cos_sin, positions), slot_mapping)

@@ -1,7 +1,7 @@
 """Greedy and nucleus sampling whose draws depend on the request's seed and position alone, never on its batch.
 
 A draw is the argmax of ``logits / temperature`` plus Gumbel noise over the kept tokens (the Gumbel-max trick). The
-noise of a token is a hash of (seed, position, token): the same request draws the same token in any batch, on any device.
+noise of a token is a hash of (seed, position, token): a request draws the same token in any batch, on any device.
 """
 
 from __future__ import annotations

@@ -1,0 +1,51 @@
+"""Programmatic dependent launch: a kernel starts while the one before it drains, and waits only before it reads.
+
+Every kernel here calls ``await_previous`` in each program before it touches anything an earlier kernel wrote, and
+before it writes anything: the order of the stream is kept. What may run before that is the prefetch of weights.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _dependent_launch(device: torch.device) -> bool:
+    return not INTERPRETED and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def launch_options(x: Tensor) -> dict[str, Any]:
+    """The launch arguments that every kernel on the device of ``x`` shares."""
+    return {"PDL": True, "launch_pdl": True} if _dependent_launch(x.device) else {"PDL": False}
+
+
+@triton.jit
+def release_next(PDL: tl.constexpr):
+    """Let the next kernel's programs start as soon as this kernel's have all started."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def await_previous(PDL: tl.constexpr):
+    """Wait until the kernels before this one have ended and their writes are visible."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def prefetch(pointers, PDL: tl.constexpr):
+    """Fetch the 128-byte lines at ``pointers`` into the L2 cache."""
+    if PDL:
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
+        )

@@ -1,0 +1,96 @@
+"""A linear layer for few rows: bound by reading the weight, so many small tiles of it are kept in flight.
+
+The weight is the first operand of the matrix instruction and the rows the second, so a handful of rows wastes little.
+Its tile is fetched into the L2 cache while the kernels before it still run.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional
+
+from engine.kernels.fused.config import LinearTiles, linear_tiles
+from engine.kernels.fused.launch import await_previous, launch_options, prefetch, release_next
+
+
+@triton.jit
+def _linear_kernel(
+    x,
+    weight,
+    out,
+    rows,
+    width,
+    x_stride,
+    out_stride,
+    DEPTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+    STEP: tl.constexpr,
+    LINE: tl.constexpr,
+    LINES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    release_next(PDL)
+    col = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    held = tl.minimum(col, width - 1).to(tl.int64)
+    line = tl.minimum(tl.arange(0, LINES) * LINE, DEPTH - 1)
+    prefetch(weight + held[:, None] * DEPTH + line[None, :], PDL)
+    await_previous(PDL)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    inside = row < rows
+    depth = tl.arange(0, STEP)
+    w_at = weight + held[:, None] * DEPTH + depth[None, :]
+    x_at = x + row.to(tl.int64)[:, None] * x_stride + depth[None, :]
+    total = tl.zeros([COLS, ROWS], dtype=tl.float32)
+    for start in tl.range(0, DEPTH, STEP):
+        if DEPTH % STEP == 0:
+            w_tile = tl.load(w_at + start)
+            x_tile = tl.load(x_at + start, mask=inside[:, None], other=0.0)
+        else:
+            left = (depth < DEPTH - start)[None, :]
+            w_tile = tl.load(w_at + start, mask=left, other=0.0)
+            x_tile = tl.load(x_at + start, mask=inside[:, None] & left, other=0.0)
+        total = tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
+    target = out + row.to(tl.int64)[None, :] * out_stride + col[:, None]
+    tl.store(target, total.to(out.dtype.element_ty), mask=(col < width)[:, None] & inside[None, :])
+
+
+def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dtype | None = None) -> Tensor:
+    """``x`` [T, K] times ``weight`` [N, K] transposed, [T, N], by the kernel above whatever T is."""
+    rows, depth = x.shape
+    width = len(weight)
+    out = torch.empty(rows, width, dtype=dtype or x.dtype, device=x.device)
+    line = 128 // weight.element_size()
+    if rows:
+        _linear_kernel[(triton.cdiv(width, tiles.cols), triton.cdiv(rows, tiles.rows))](
+            x,
+            weight,
+            out,
+            rows,
+            width,
+            x.stride(0),
+            out.stride(0),
+            DEPTH=depth,
+            ROWS=tiles.rows,
+            COLS=tiles.cols,
+            STEP=tiles.step,
+            LINE=line,
+            LINES=triton.next_power_of_2(triton.cdiv(depth, line)),
+            PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
+            num_warps=tiles.warps,
+            num_stages=tiles.stages,
+            **launch_options(x),
+        )
+    return out
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """See ``engine.kernels.linear``."""
+    tiles = linear_tiles(len(x), x.shape[1], len(weight))
+    if tiles is None or not weight.is_contiguous():
+        return functional.linear(x, weight)
+    return skinny_linear(x, weight, tiles)
