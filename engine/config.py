@@ -22,6 +22,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: a checkpoint folder or a preset's name. pp, ep: ranks of each mode; the larger is the number of workers.
     kv_blocks: cache blocks of `block_size` tokens; 0 sizes the cache from free memory. token_budget: most prompt
     tokens in one micro-batch. emulate: a hardware profile; the engine then runs on the emulated cluster.
+    memory_limit: most bytes of weights and cache a rank; 0: `memory_fraction` of the GPU, or what the host has free.
+    listen: HOST:PORT where the driver awaits workers that torchrun starts (on any hosts); empty: it starts them itself.
     """
 
     model: str
@@ -38,9 +40,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block_size: int = 16
     run_ahead: int = 1
     memory_fraction: float = 0.9
+    memory_limit: int = 0
     seed: int = 0
     telemetry: bool = True
     emulate: str | None = None
+    listen: str = ""
 
 
 class ConfigError(ValueError):

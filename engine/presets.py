@@ -128,7 +128,7 @@ PRESETS: dict[str, ModelConfig] = {
     "qwen3-tiny": QWEN3_TINY,
     "deepseek-tiny": DEEPSEEK_TINY,
 }
-"""`kimi-k2-mini` has Kimi K2's widths and one dense and three expert layers: 108 GB in bfloat16, so one 141 GB GPU holds it."""
+"""`kimi-k2-mini` has Kimi K2's widths, one dense and three expert layers: 108 GB in bfloat16, for one 141 GB GPU."""
 
 
 def model_config(model: str) -> ModelConfig:

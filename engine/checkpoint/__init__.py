@@ -1,1 +1,1 @@
-"""Hugging Face checkpoints: what config.json says, which tensors there are, and how to read slices of them. No torch."""
+"""Hugging Face checkpoints: what config.json says, which tensors there are, how to read slices of them. No torch."""

@@ -1,4 +1,4 @@
-"""The parameters that the engine runs on: fused for speed, each made of the checkpoint's tensors, each with one split axis."""
+"""The parameters that the engine runs on: fused for speed, made of the checkpoint's tensors, split along one axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Initial = Literal["matrix", "norm", "bias"]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A checkpoint tensor holding `rows` rows of a parameter; `{expert}` in its name stands for each expert's number."""
+    """A checkpoint tensor holding `rows` rows of a parameter; `{expert}` in its name is each expert's number."""
 
     tensor: str
     rows: int

@@ -40,7 +40,7 @@ class DeepseekV3(Decoder):
         (latents,) = self.caches[layer]
         down = functional.linear(normed, weights["down"])
         query = rms_norm(down[:, : config.q_lora], weights["q_norm"], config.norm_eps) if config.q_lora else normed
-        q = functional.linear(query, weights["q_up"]).unflatten(1, (-1, config.nope_dim + config.rope_dim))
+        q = _by_head(functional.linear(query, weights["q_up"]), 1, config.nope_dim + config.rope_dim)
         q_rope = mla_norm_rope_cache(
             q[..., config.nope_dim :],
             down[:, config.q_lora :],
@@ -52,7 +52,7 @@ class DeepseekV3(Decoder):
             config.norm_eps,
             config.rope_interleaved,
         )
-        up = weights["kv_up"].unflatten(0, (-1, config.nope_dim + config.value_dim))
+        up = _by_head(weights["kv_up"], 0, config.nope_dim + config.value_dim)
         keys_up, values_up = up[:, : config.nope_dim], up[:, config.nope_dim :]
         q_latent = torch.bmm(q[..., : config.nope_dim].transpose(0, 1), keys_up).transpose(0, 1)
         parts = []
@@ -90,3 +90,8 @@ class DeepseekV3(Decoder):
 
 def _feed_forward(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
     return functional.linear(silu_mul(functional.linear(x, gate_up)), down)
+
+
+def _by_head(x: Tensor, axis: int, dim: int) -> Tensor:
+    """Split an axis of heads * dim into (heads, dim)."""
+    return x.view(*x.shape[:axis], -1, dim, *x.shape[axis + 1 :])

@@ -9,7 +9,7 @@ INT4_PER_WORD = 8
 
 
 def dequantise_fp8(weight: Tensor, scale_inv: Tensor, rows: int, columns: int) -> Tensor:
-    """`weight` [N, K] e4m3 times its block's factor, `scale_inv` [ceil(N / rows), ceil(K / columns)]; float32 [N, K]."""
+    """`weight` [N, K] e4m3 times its block's factor of `scale_inv` [N / rows, K / columns] (rounded up); float32."""
     factors = scale_inv.float().repeat_interleave(rows, 0)[: weight.shape[0]]
     return weight.float() * factors.repeat_interleave(columns, 1)[:, : weight.shape[1]]
 

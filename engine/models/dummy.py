@@ -1,4 +1,4 @@
-"""Dummy weights: each value is a hash of its parameter's name and global index, so any sharding gives the same model."""
+"""Dummy weights: each value hashes its parameter's name and global index, so any sharding gives the same model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _signed(value: int) -> int:
 
 
 def _mix(value: Tensor) -> Tensor:
-    """The 32-bit hash lowbias32 (C. Wellons, github.com/skeeto/hash-prospector) on int32, which wraps on every device."""
+    """The hash lowbias32 (C. Wellons, github.com/skeeto/hash-prospector) on int32, which wraps on every device."""
     value = value.to(torch.int32)
     value = (value ^ ((value >> 16) & 0xFFFF)) * 0x21F0AAAD
     value = (value ^ ((value >> 15) & 0x1FFFF)) * 0x735A2D97

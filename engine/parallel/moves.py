@@ -9,7 +9,7 @@ from engine.parallel.layout import Layout, Range, held_ranges
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Entries [start, stop) of a parameter's split axis go from rank `source` to rank `target` (which may be itself)."""
+    """Entries [start, stop) of a parameter's split axis go from rank `source` to `target` (which may be itself)."""
 
     source: int
     target: int
