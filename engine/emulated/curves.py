@@ -14,7 +14,7 @@ from statistics import median
 
 import msgspec
 
-from engine.emulated.band import Band, ordered
+from engine.emulated.band import Band, around, exactly, ordered
 from engine.emulated.model_profile import KERNELS_PER_LAYER, ModelProfile
 from engine.emulated.routing import distinct_experts
 
@@ -42,22 +42,26 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return distinct_experts(self.experts, self.top_k, size, self.routing_skew)
 
 
-def shape_of(model: ModelProfile) -> Shape:
-    """The shape of a model whose sizes are known."""
-    if not model.experts:
-        return Shape(experts=0, top_k=0, rest=Band(1.0, 1.0, 1.0))
-    rest = (model.attention_bytes + model.shared_bytes + model.router_bytes) / model.expert_bytes
-    return Shape(
-        experts=model.experts,
-        top_k=model.top_k,
-        rest=Band(0.7 * rest, rest, 1.5 * rest),
-        routing_skew=model.routing_skew,
-    )
+def shape_of(model: ModelProfile, first_layer: int, last_layer: int) -> Shape:
+    """The shape of a stage of layers [first, last) of a model whose sizes are known; the head is the last stage's."""
+    dense = max(0, min(last_layer, model.dense_layers) - first_layer)
+    moe = last_layer - first_layer - dense
+    if not moe:
+        return Shape(experts=0, top_k=0, rest=exactly(1.0))
+    head = model.head_bytes if last_layer == model.layers else 0.0
+    other = (dense + moe) * model.attention_bytes + dense * model.dense_bytes + head
+    rest = (other / moe + model.shared_bytes + model.router_bytes) / model.expert_bytes
+    return Shape(experts=model.experts, top_k=model.top_k, rest=around(rest, 0.25), routing_skew=model.routing_skew)
 
 
-def generic_shape(experts: int, top_k: int) -> Shape:
-    """The shape when only the experts' numbers are known: the rest weighs 4 to 12 experts in the published models."""
-    return Shape(experts=experts, top_k=top_k, rest=Band(3.0, 6.0, 15.0))
+def generic_shape(experts: int, top_k: int, layers: int, head: bool) -> Shape:
+    """The shape of a stage of `layers` layers when only the experts' numbers are known.
+
+    In the published models a layer's rest weighs 4 to 12 experts and the head (`head`: this stage has it) 50 to 130.
+    """
+    extra = Band(40.0, 80.0, 130.0).map(lambda e: e / layers) if head else exactly(0.0)
+    rest = Band(3.0 + extra.low, 6.0 + extra.mid, 15.0 + extra.high)
+    return Shape(experts=experts, top_k=top_k, rest=rest)
 
 
 class StageSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +93,7 @@ class StageCurve(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds for a micro-batch of `size`; with `graphs`, as if launching cost nothing."""
         if not graphs and size in self.sizes:
             seen = self.tau_s[self.sizes.index(size)]
-            return Band(seen, seen, seen)
+            return exactly(seen)
         gpu = self._gpu(size)
         return gpu if graphs else gpu.map(lambda s: max(s, self.launch_s))
 
@@ -153,8 +157,8 @@ def _gpu_band(samples: Sequence[StageSample]) -> Band:
     busy = [s.busy_s for s in samples if s.busy_s is not None]
     if busy:
         value = min(tau, median(busy))
-        return Band(value, value, value)
+        return exactly(value)
     launch = median(s.launch_s for s in samples)
     if any(s.graph for s in samples) or launch < 0.95 * tau:
-        return Band(tau, tau, tau)
+        return exactly(tau)
     return Band(0.1 * tau, 0.5 * tau, tau)

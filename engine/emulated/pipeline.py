@@ -28,7 +28,8 @@ class Pipeline:
         self.free = [now] * stages
 
     def push(self, ready: float, taus: Sequence[float], hops: Sequence[float]) -> list[Passage]:
-        """Run a micro-batch that is ready for stage 0 at `ready`; `hops[s]` is the way from stage s to s + 1."""
+        """Run a micro-batch that is ready for stage 0 at `ready`; `hops[s]` is the way from stage s to s + 1
+        (0 where it is not given)."""
         passages = []
         arrival = ready
         for stage, tau in enumerate(taus):
@@ -37,8 +38,7 @@ class Pipeline:
             end = start + tau
             self.free[stage] = end
             passages.append(Passage(free, arrival, start, end))
-            if stage < len(hops):
-                arrival = end + hops[stage]
+            arrival = end + hops[stage] if stage < len(hops) else end
         return passages
 
 

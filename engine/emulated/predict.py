@@ -24,13 +24,17 @@ class Prediction(NamedTuple):
 def slot_sizes(knobs: Knobs, concurrency: int) -> tuple[int, ...]:
     """Requests in each slot that has some, of a burst of `concurrency` requests.
 
-    Greedy fills slot after slot up to max_micro_batch; the other policies share evenly. What no slot holds waits.
+    Greedy fills slot after slot up to max_micro_batch, capped and decode-cap up to the even share rounded up, and
+    rebalance keeps sizes that differ by at most one. What no slot holds waits.
     """
     held = min(concurrency, knobs.async_depth * knobs.max_micro_batch)
-    if knobs.admission != "greedy":
+    if knobs.admission == "rebalance":
         return even_sizes(held, knobs.async_depth)
-    full, rest = divmod(held, knobs.max_micro_batch)
-    return (knobs.max_micro_batch,) * full + ((rest,) if rest else ())
+    share = knobs.max_micro_batch
+    if knobs.admission != "greedy":
+        share = min(share, -(-held // knobs.async_depth))
+    full, rest = divmod(held, share)
+    return (share,) * full + ((rest,) if rest else ())
 
 
 def predict(roofline: Roofline, knobs: Knobs, concurrency: int, context: int = 0) -> Prediction:
