@@ -1,0 +1,194 @@
+"""The case that every hypothesis is judged on: evidence, herd metrics, and the measured pipeline to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from engine.config import ConfigError
+from engine.emulated.band import Band
+from engine.emulated.counterfactual import Measured
+from engine.emulated.curves import Shape, StageSample, fit_curve, generic_shape, shape_of
+from engine.emulated.model_profile import load_model
+from engine.emulated.routing import distinct_experts
+from probes.diagnosis.evidence import Evidence, StageSpan
+from probes.diagnosis.metrics import HerdMetrics, herd_metrics
+from probes.diagnosis.rounds import samples, typical
+from probes.diagnosis.steady import cycle_ns, steady_spans
+
+_PUBLISHED_EXPERTS = 128
+_PUBLISHED_TOP_K = 8
+_KERNELS_PER_LAYER = 18
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One diagnosis in the making.
+
+    measured is None when the stage times are not known; `why_not` says what is missing. cycle: seconds from a slot's
+    step to its next one. hops: seconds from stage to stage, as in `measured`. host: seconds of a stage's cycle in
+    which its host kept it waiting, one a stage.
+    """
+
+    evidence: Evidence
+    metrics: HerdMetrics
+    steady: list[StageSpan]
+    cohorts: tuple[int, ...]
+    measured: Measured | None
+    why_not: str
+    cycle: float | None
+    host: tuple[float, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """Decode requests that go round."""
+        return sum(self.cohorts)
+
+    @property
+    def reachable(self) -> int:
+        """Micro-batches that could go round: as many as there are requests and slots."""
+        return max(1, min(self.requests, self.evidence.slots_allowed))
+
+
+def build_case(evidence: Evidence) -> Case:
+    """Derive everything that the hypotheses share."""
+    steady = steady_spans(evidence.spans)
+    narrowed = msgspec.structs.replace(evidence, spans=steady) if steady else evidence
+    metrics = herd_metrics(narrowed)
+    cohorts = typical(samples(narrowed)) or _sizes_alone(steady)
+    cycle = cycle_ns(steady)
+    measured, why_not = _measure(evidence, steady, cohorts)
+    return Case(
+        evidence=evidence,
+        metrics=metrics,
+        steady=steady,
+        cohorts=cohorts,
+        measured=measured,
+        why_not=why_not,
+        cycle=cycle / 1e9 if cycle else None,
+        host=_host(evidence, measured),
+    )
+
+
+def _sizes_alone(steady: Sequence[StageSpan]) -> tuple[int, ...]:
+    """One micro-batch of the median size, when no round could be told."""
+    sizes = sorted(span.decode for span in steady)
+    return (sizes[len(sizes) // 2],) if sizes else ()
+
+
+def _measure(evidence: Evidence, steady: list[StageSpan], cohorts: tuple[int, ...]) -> tuple[Measured | None, str]:
+    if not steady:
+        return None, "no decode micro-batch was timed"
+    if not cohorts:
+        return None, "the sizes of the micro-batches are not known"
+    stages = evidence.stages
+    missing = [str(s) for s in range(stages) if not any(span.stage == s for span in steady)]
+    if missing:
+        return None, f"no spans of stage {', '.join(missing)}"
+    curves = []
+    for stage in range(stages):
+        mine = _representative([span for span in steady if span.stage == stage])
+        layers = _layers(evidence, mine, stages)
+        curves.append(fit_curve([_sample(span) for span in mine], _shape(evidence, mine), layers))
+    hops = tuple(_hop(steady, stage) for stage in range(stages - 1))
+    feedback = _feedback(steady, stages)
+    return (
+        Measured(
+            curves=tuple(curves),
+            cohorts=cohorts,
+            hop_s=hops,
+            feedback_s=feedback,
+            host_s=max(0.0, feedback - (median(hops) if hops else 0.0)),
+        ),
+        "",
+    )
+
+
+def _representative(spans: list[StageSpan]) -> list[StageSpan]:
+    """Where several ranks share a stage: those of the rank whose own work takes longest."""
+    ranks = {span.rank for span in spans}
+    slowest = max(sorted(ranks), key=lambda r: median(s.end - s.start for s in spans if s.rank == r))
+    return [span for span in spans if span.rank == slowest]
+
+
+def _sample(span: StageSpan) -> StageSample:
+    """What a span tells about its stage. Gaps inside a replayed graph's step belong to it: no knob removes them."""
+    held = max(1, span.end - span.start)
+    return StageSample(
+        decode=span.decode,
+        tau_s=held / 1e9,
+        launch_s=span.launch / 1e9,
+        busy_s=None if span.compute is None or span.graph else max(1, span.compute) / 1e9,
+        graph=span.graph,
+    )
+
+
+def _layers(evidence: Evidence, spans: Sequence[StageSpan], stages: int) -> int:
+    if evidence.model is not None:
+        return max(1, evidence.model.layers // stages)
+    kernels = [span.kernels for span in spans if span.kernels]
+    return max(1, round(median(kernels) / _KERNELS_PER_LAYER)) if kernels else 1
+
+
+def _shape(evidence: Evidence, spans: Sequence[StageSpan]) -> Shape:
+    """How this stage's time grows with the micro-batch: from the model, or from its experts' share of the time."""
+    model = evidence.model
+    if model is not None:
+        try:
+            return shape_of(load_model(model.name))
+        except ConfigError:
+            if model.experts:
+                return generic_shape(model.experts, model.experts_per_token)
+            return Shape(experts=0, top_k=0, rest=Band(1.0, 1.0, 1.0))
+    shares = [
+        s.expert / (s.end - s.start if s.graph else s.compute) for s in spans if s.expert is not None and s.compute
+    ]
+    if not shares:
+        return generic_shape(_PUBLISHED_EXPERTS, _PUBLISHED_TOP_K)
+    share = median(shares)
+    if share < 0.02:
+        return Shape(experts=0, top_k=0, rest=Band(1.0, 1.0, 1.0))
+    size = round(median(span.decode for span in spans))
+    distinct = distinct_experts(_PUBLISHED_EXPERTS, _PUBLISHED_TOP_K, size, 0.0)
+    rest = distinct * (1.0 - share) / share
+    return Shape(
+        experts=_PUBLISHED_EXPERTS,
+        top_k=_PUBLISHED_TOP_K,
+        rest=Band(0.5 * rest, rest, 2.0 * rest),
+        fixed_s=Band(0.0, 0.0, 0.0),
+    )
+
+
+def _hop(spans: Sequence[StageSpan], stage: int) -> float:
+    """Seconds from the end on `stage` to the start on the next, where the next one stood waiting; 0 if it never did."""
+    ends = {span.step: span.end for span in spans if span.stage == stage}
+    lags = [
+        span.ready - ends[span.step]
+        for span in spans
+        if span.stage == stage + 1 and span.step in ends and span.wait < ends[span.step]
+    ]
+    return max(0.0, median(lags) / 1e9) if lags else 0.0
+
+
+def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
+    """Seconds from a slot's end on the last stage to its next start on the first, where the first stood waiting."""
+    last = {span.step: span.end for span in spans if span.stage == stages - 1}
+    previous: dict[int, int] = {}
+    lags = []
+    for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+        before = previous.get(span.slot)
+        previous[span.slot] = span.step
+        left = last.get(before) if before is not None else None
+        if left is not None and span.wait <= left:
+            lags.append(span.start - left)
+    return max(0.0, median(lags) / 1e9) if lags else 0.0
+
+
+def _host(evidence: Evidence, measured: Measured | None) -> tuple[float, ...]:
+    """Seconds a cycle in which each stage's host kept it waiting."""
+    if evidence.host_by_stage:
+        return tuple(evidence.host_by_stage.get(stage, 0.0) for stage in range(evidence.stages))
+    if measured is None:
+        return ()
+    return (measured.host_s, *(0.0,) * (evidence.stages - 1))

@@ -1,0 +1,76 @@
+"""The whole diagnosis of one piece of evidence."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.emulated.band import Band
+from engine.emulated.counterfactual import best_expected, evenly_split, occupancy, replay
+from probes.diagnosis.case import Case, build_case
+from probes.diagnosis.evidence import Evidence
+from probes.diagnosis.hypotheses import JUDGES
+from probes.diagnosis.metrics import HerdMetrics
+from probes.diagnosis.verdict import Verdict, ranked
+
+
+class Bubble(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the stages' time without a micro-batch, and what it comes from: requests spread unevenly over the slots
+    (it would go with an even split), or too few micro-batches for this many stages (it would stay)."""
+
+    total: float
+    herd: float
+    too_few: float
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. expected: tokens a second that the same stages would give the same requests, evenly split at the
+    best depth; replayed: what the replay of the measured times gives now, which tells how far it can be trusted."""
+
+    evidence: Evidence
+    herd: HerdMetrics
+    verdicts: list[Verdict]
+    cohorts: tuple[int, ...]
+    cycle_s: float | None
+    measured_tokens_per_s: float | None
+    expected_tokens_per_s: Band | None
+    replayed_tokens_per_s: Band | None
+    bubble: Bubble | None
+
+    @property
+    def causes(self) -> list[Verdict]:
+        """The hypotheses that hold, by gain."""
+        return [verdict for verdict in self.verdicts if verdict.verdict == "holds"]
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Judge every hypothesis."""
+    case = build_case(evidence)
+    measured = case.measured
+    rate = evidence.tokens_per_s
+    if rate is None and case.cycle:
+        rate = case.requests / case.cycle
+    return Diagnosis(
+        evidence=evidence,
+        herd=case.metrics,
+        verdicts=ranked([judge(case) for judge in JUDGES]),
+        cohorts=case.cohorts,
+        cycle_s=case.cycle,
+        measured_tokens_per_s=rate,
+        expected_tokens_per_s=best_expected(measured) if measured is not None else None,
+        replayed_tokens_per_s=replay(measured) if measured is not None else None,
+        bubble=_bubble(case),
+    )
+
+
+def _bubble(case: Case) -> Bubble | None:
+    """Split the bubble by replaying the same times with the even split."""
+    if case.measured is None or case.evidence.stages < 2:
+        return None
+    now = _idle(occupancy(case.measured))
+    even = _idle(occupancy(evenly_split(case.measured, case.reachable)))
+    stays = min(now, even)
+    return Bubble(total=now, herd=now - stays, too_few=stays)
+
+
+def _idle(busy: tuple[float, ...]) -> float:
+    return 1.0 - sum(busy) / len(busy)

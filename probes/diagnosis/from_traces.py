@@ -1,0 +1,300 @@
+"""Evidence from the traces of one run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from probes.diagnosis.evidence import Communication, Decomposition, Evidence, Parallelism, Profiler, RankTime, StageSpan
+from probes.diagnosis.rounds import assign_slots
+from probes.traces import intervals
+from probes.traces.classify import OpKind
+from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time, wire_times
+from probes.traces.load import TraceSet
+from probes.traces.steps import Step, steps
+from probes.traces.trace import RankTrace
+
+_P2P = ("send", "recv")
+_LEAST_AGREEMENT = 0.9
+_ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "herdscope": "Herdscope", "torch": "torch"}
+
+
+def evidence_from_traces(traces: TraceSet) -> Evidence:
+    """Everything that these traces tell."""
+    rank_steps = [steps(trace) for trace in traces.ranks]
+    window = decode_window(rank_steps) or common_window(traces)
+    splits = [split_time(traces, i, window) for i in range(len(traces.ranks))]
+    parallelism = _parallelism(traces)
+    stages = _stages(traces, parallelism)
+    chosen = _representatives(traces, stages) if parallelism == "pp" else list(range(len(traces.ranks)))
+    notes = list(traces.notes)
+    spans = _spans(traces, rank_steps, chosen, stages, notes)
+    decodes = max((sum(1 for s in found if s.decode and not s.prefill) for found in rank_steps), default=0)
+    return Evidence(
+        source="traces",
+        engine=traces.engine,
+        stages=stages,
+        parallelism=parallelism,
+        window=window[1] - window[0],
+        ranks=[_rank_time(trace, split) for trace, split in zip(traces.ranks, splits, strict=True)],
+        spans=spans,
+        slot_count=stages if traces.engine == "vllm" and parallelism == "pp" else None,
+        least_slots=stages if traces.engine in ("sglang", "vllm") else 1,
+        graphs=_graphs(rank_steps),
+        communication=_communication(traces, stages),
+        profiler=_profiler(traces, rank_steps, window),
+        host_by_stage=_host_by_stage(traces, splits, chosen, decodes),
+        missing_ranks=traces.missing,
+        residual_ns=traces.residual,
+        cannot_see=_blind(traces, rank_steps),
+        notes=notes,
+    )
+
+
+def _parallelism(traces: TraceSet) -> Parallelism:
+    if traces.stages > 1 or any(op.op in _P2P for trace in traces.ranks for op in trace.comm):
+        return "pp"
+    experts = any(bool(trace.ops.expert.any()) for trace in traces.ranks)
+    together = any(not pairing.ordered for pairing in traces.matching.pairings)
+    return "ep" if experts and (together or len(traces.ranks) > 1) else "unknown"
+
+
+def _stages(traces: TraceSet, parallelism: Parallelism) -> int:
+    if parallelism != "pp":
+        return 1
+    return max(traces.stages, 1 if traces.stages > 1 else max(len(traces.ranks), *(t.world for t in traces.ranks)))
+
+
+def _representatives(traces: TraceSet, stages: int) -> list[int]:
+    """One rank a stage: the first. Where stages are not named, ranks are stages."""
+    named = traces.stages > 1
+    first: dict[int, int] = {}
+    for index, trace in enumerate(traces.ranks):
+        first.setdefault(trace.stage if named else trace.rank, index)
+    return [first[stage] for stage in sorted(first) if stage < stages]
+
+
+def _stage_of(traces: TraceSet, index: int) -> int:
+    return traces.ranks[index].stage if traces.stages > 1 else traces.ranks[index].rank
+
+
+def _spans(
+    traces: TraceSet, rank_steps: Sequence[list[Step]], chosen: Sequence[int], stages: int, notes: list[str]
+) -> list[StageSpan]:
+    """Micro-batches of the chosen ranks, the same step number on every stage, slots found from who waits for whom."""
+    first = chosen[0]
+    reference = rank_steps[first]
+    numbers = {first: list(range(len(reference)))}
+    for index in chosen[1:]:
+        fitted = _numbered(reference, rank_steps[index])
+        if fitted is None:
+            notes.append(
+                f"the steps of rank {traces.ranks[index].rank} do not fit those of rank {traces.ranks[first].rank}: "
+                "they are not compared"
+            )
+            continue
+        numbers[index] = fitted
+    pipelined = stages > 1
+    held = {index: _held(traces.ranks[index], rank_steps[index], pipelined) for index in numbers}
+    last = chosen[-1] if chosen[-1] in numbers and len(chosen) == stages else None
+    ends = dict(zip(numbers[last], (end for _, end in held[last]), strict=True)) if last is not None else {}
+    slots = assign_slots(held[first], [ends.get(n) for n in numbers[first]]) if held[first] else []
+    slot_of = dict(zip(numbers[first], slots, strict=True))
+    spans = []
+    for index, own in numbers.items():
+        free = None
+        for number, step, (start, end) in zip(own, rank_steps[index], held[index], strict=True):
+            spans.append(
+                StageSpan(
+                    stage=_stage_of(traces, index) if pipelined else 0,
+                    rank=traces.ranks[index].rank,
+                    step=number,
+                    slot=slot_of.get(number, 0),
+                    decode=step.decode,
+                    prefill=step.prefill,
+                    wait=start if free is None else min(free, start),
+                    ready=start,
+                    start=start,
+                    end=end,
+                    sent=end,
+                    launch=0 if step.graph else step.host_end - step.host_start,
+                    graph=step.graph,
+                    compute=step.compute,
+                    expert=step.expert,
+                    kernels=step.kernels,
+                    launches=step.launches,
+                )
+            )
+            free = end
+    return spans
+
+
+def _numbered(reference: Sequence[Step], other: Sequence[Step]) -> list[int] | None:
+    """Step numbers of `other` in the count of `reference`: the shift under which sizes agree and order is causal."""
+    best: tuple[float, int] | None = None
+    for shift in sorted(range(-len(other) + 1, len(reference)), key=abs):
+        pairs = [(reference[i + shift], step) for i, step in enumerate(other) if 0 <= i + shift < len(reference)]
+        if len(pairs) < (min(len(reference), len(other)) + 1) // 2:
+            continue
+        same = sum((a.decode, a.prefill) == (b.decode, b.prefill) for a, b in pairs) / len(pairs)
+        causal = sum(b.end > a.start for a, b in pairs) / len(pairs)
+        if same >= _LEAST_AGREEMENT and causal >= _LEAST_AGREEMENT and (best is None or same > best[0]):
+            best = (same, shift)
+    return None if best is None else [i + best[1] for i in range(len(other))]
+
+
+def _held(trace: RankTrace, own: Sequence[Step], pipelined: bool) -> list[tuple[int, int]]:
+    """When each step held the stage: its kernels' envelope, from the end of the receive that brought its input."""
+    arrivals = [op for op in trace.comm if op.op in ("recv", "broadcast")] if pipelined else []
+    starts = np.array([op.start for op in arrivals], dtype=np.int64)
+    held = []
+    for step in own:
+        begin = step.start
+        low, high = np.searchsorted(starts, (step.start, step.end))
+        inside = [op.end for op in arrivals[low:high] if op.end < step.end]
+        if inside and _computed_before(trace, step, max(inside)) < 0.25:
+            begin = max(inside)
+        held.append((begin, step.end))
+    return held
+
+
+def _computed_before(trace: RankTrace, step: Step, instant: int) -> float:
+    low, high = np.searchsorted(trace.ops.start, (step.start, step.end))
+    part = trace.ops.kind[low:high] == OpKind.COMPUTE
+    lengths = (trace.ops.end[low:high] - trace.ops.start[low:high])[part]
+    early = lengths[trace.ops.start[low:high][part] < instant]
+    return float(early.sum()) / max(1.0, float(lengths.sum()))
+
+
+def _rank_time(trace: RankTrace, split: TimeSplit) -> RankTime:
+    label = trace.label or f"{_ENGINES[trace.engine]} rank {trace.rank}"
+    return RankTime(
+        rank=trace.rank,
+        stage=trace.stage,
+        label=f"{label}{f' on {trace.device}' if trace.device else ''}",
+        window=split.window,
+        decomposition=Decomposition(**split.fractions),
+    )
+
+
+def _graphs(rank_steps: Sequence[list[Step]]) -> bool | None:
+    decodes = [step for found in rank_steps for step in found if step.decode and not step.prefill]
+    return sum(step.graph for step in decodes) * 2 > len(decodes) if decodes else None
+
+
+def _communication(traces: TraceSet, stages: int) -> Communication | None:
+    kernel = wire = operations = 0
+    sizes: list[int] = []
+    lengths: list[int] = []
+    by_rank: dict[int, tuple[str, float, float]] = {}
+    for index, trace in enumerate(traces.ranks):
+        moving = wire_times(traces, index)
+        busy = intervals.of((op.start, op.end) for op in trace.comm)
+        rank_kernel, rank_wire = intervals.total(busy), intervals.total(moving)
+        kernel += sum(op.end - op.start for op in trace.comm)
+        wire += sum(_wire(traces, index, i) for i in range(len(trace.comm)))
+        operations += len(trace.comm)
+        if trace.comm:
+            longest: dict[str, int] = defaultdict(int)
+            for op in trace.comm:
+                longest[op.op] += op.end - op.start
+            main = max(longest, key=lambda op: longest[op])
+            by_rank[trace.rank] = (main, rank_kernel / 1e9, 1.0 - rank_wire / rank_kernel if rank_kernel else 0.0)
+        for i, op in enumerate(trace.comm):
+            if op.bytes and traces.matching.partners[index][i]:
+                sizes.append(op.bytes)
+                lengths.append(_wire(traces, index, i))
+    if not operations:
+        return None
+    together = not traces.missing or stages > 1
+    matched = together and any(partner for own in traces.matching.partners for partner in own)
+    last, expert = _last_to_join(traces)
+    return Communication(
+        kernel_s=kernel / 1e9,
+        waiting=1.0 - wire / kernel if matched and kernel else None,
+        operations=operations,
+        bytes_per_operation=median(sizes) if sizes else None,
+        wire_per_operation=median(lengths) / 1e9 if lengths else None,
+        waiting_by_rank=by_rank,
+        hop_wire=_hop_wire(traces, stages),
+        last=last,
+        expert=expert,
+    )
+
+
+def _wire(traces: TraceSet, index: int, i: int) -> int:
+    """How long this operation moved data: its shortest participant's length."""
+    op = traces.ranks[index].comm[i]
+    others = (traces.ranks[r].comm[j] for r, j in traces.matching.partners[index][i])
+    return min(op.end - op.start, *(other.end - other.start for other in others), op.end - op.start)
+
+
+def _hop_wire(traces: TraceSet, stages: int) -> dict[int, float]:
+    """Seconds of transfer a step, by the stage that sends forward to the next."""
+    found: dict[int, float] = {}
+    for pairing in traces.matching.pairings:
+        sender, receiver = _stage_of(traces, pairing.a), _stage_of(traces, pairing.b)
+        if pairing.ordered and receiver == sender + 1 and receiver < stages:
+            own = [step for step in steps(traces.ranks[pairing.b]) if step.decode or step.prefill]
+            moved = sum(_wire(traces, pairing.b, int(j)) for j in pairing.b_ops)
+            if own:
+                found[sender] = max(found.get(sender, 0.0), moved / len(own) / 1e9)
+    return found
+
+
+def _last_to_join(traces: TraceSet) -> tuple[dict[int, float], dict[int, float]]:
+    """For each rank the share of collectives that it joined last, and its experts' time a collective (seconds)."""
+    firsts: dict[int, int] = defaultdict(int)
+    total = 0
+    for i, op in enumerate(traces.ranks[0].comm):
+        partners = traces.matching.partners[0][i]
+        if op.op in _P2P or len(partners) + 1 < len(traces.ranks) or not partners:
+            continue
+        joined = {traces.ranks[r].rank: traces.ranks[r].comm[j].start for r, j in partners}
+        joined[traces.ranks[0].rank] = op.start
+        total += 1
+        firsts[max(joined, key=lambda rank: joined[rank])] += 1
+    if not total:
+        return {}, {}
+    expert = {
+        trace.rank: float((trace.ops.end - trace.ops.start)[trace.ops.expert].sum()) / 1e9 / total
+        for trace in traces.ranks
+    }
+    return {trace.rank: firsts[trace.rank] / total for trace in traces.ranks}, expert
+
+
+def _profiler(traces: TraceSet, rank_steps: Sequence[list[Step]], window: tuple[int, int]) -> Profiler:
+    length = window[1] - window[0]
+    whole = np.array([window], dtype=np.int64)
+    overhead = max(intervals.total(intervals.both(t.profiler_overhead, whole)) for t in traces.ranks)
+    stalled = 0
+    for found in rank_steps:
+        inside = [step for step in found if step.host_end > window[0] and step.host_start < window[1]]
+        if inside:
+            lengths = [step.host_end - step.host_start for step in inside]
+            stalled = max(stalled, sum(n - round(median(lengths)) for n in lengths if n > 5 * median(lengths)))
+    return Profiler(
+        with_stack=any(trace.with_stack for trace in traces.ranks),
+        overhead=overhead / length,
+        stalled=min(1.0, stalled / length),
+    )
+
+
+def _host_by_stage(
+    traces: TraceSet, splits: Sequence[TimeSplit], chosen: Sequence[int], decodes: int
+) -> dict[int, float]:
+    if not decodes:
+        return {}
+    return {_stage_of(traces, index): splits[index].host / decodes / 1e9 for index in chosen}
+
+
+def _blind(traces: TraceSet, rank_steps: Sequence[list[Step]]) -> list[str]:
+    blind = ["queues and waiting requests", "tokens as clients receive them", "power"]
+    if not any(rank_steps):
+        blind.append("micro-batches (no step annotations: profile the server itself, not a part of it)")
+    if traces.missing:
+        blind.append(f"{len(traces.missing)} of {max(t.world for t in traces.ranks)} ranks")
+    return blind

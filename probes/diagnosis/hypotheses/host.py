@@ -1,0 +1,59 @@
+"""Framework / host: the stages stand still while the host schedules, samples or passes messages."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.emulated.counterfactual import gain
+from probes.diagnosis.case import Case
+from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
+
+MUCH = 0.15
+"""Share of a micro-batch's way round in which the host keeps the stages waiting..."""
+MUCH_PROFILED = 0.30
+"""...and where a profiler was recording, which lengthens just that."""
+WORTH = 1.10
+
+FIX = Fix(
+    herdscope="run_ahead = 1 (submit the next step before its tokens are seen), fewer log lines, a free core a rank",
+    sglang="--pp-async-batch-depth 1 (outputs exchanged behind the next launch), --stream-interval 4, a free core a rank",
+    vllm="--async-scheduling, --stream-interval, a free core a rank",
+)
+
+
+def judge(case: Case) -> Verdict:
+    """Holds where host time is a large part of a lap and would be gained if it were hidden."""
+    measured, evidence = case.measured, case.evidence
+    if measured is None:
+        return _without_steps(case)
+    feedback = min(measured.feedback_s, measured.host_s)
+    lap = sum(curve.at(max(case.cohorts)).mid for curve in measured.curves)
+    lap += sum(measured.hop_s) + measured.feedback_s
+    share = feedback / lap
+    faster = msgspec.structs.replace(measured, feedback_s=measured.feedback_s - feedback, host_s=0.0)
+    possible = gain(measured, faster)
+    much = MUCH_PROFILED if evidence.profiler is not None else MUCH
+    lines = [f"the host holds a micro-batch {feedback * 1e3:.2f} ms of its {lap * 1e3:.1f} ms way round ({share:.0%})"]
+    if evidence.profiler is not None:
+        lines.append("recorded with a profiler, which lengthens the host's part")
+    if evidence.driver_s_per_step:
+        lines.append(f"the driver works {evidence.driver_s_per_step * 1e3:.2f} ms a micro-batch")
+    if share >= much and possible.mid >= WORTH:
+        return Verdict(hypothesis="host", verdict="holds", gain=possible, supports=lines, fix=FIX)
+    return Verdict(hypothesis="host", verdict="refuted", gain=refuted_gain(possible), contradicts=lines, fix=FIX)
+
+
+def _without_steps(case: Case) -> Verdict:
+    ranks = case.evidence.ranks
+    shares = [rank.decomposition.host for rank in ranks]
+    lines = (
+        [f"the GPUs idle for the host's scheduling {min(shares):.0%}-{max(shares):.0%} of the time"] if shares else []
+    )
+    return Verdict(
+        hypothesis="host",
+        verdict="unknown",
+        gain=None,
+        supports=lines,
+        missing=f"what the host did between micro-batches ({case.why_not})",
+        fix=FIX,
+    )

@@ -1,0 +1,58 @@
+"""Stage imbalance: one stage takes longer than the others for the same micro-batch, and all wait for it."""
+
+from __future__ import annotations
+
+from engine.emulated.counterfactual import gain, with_balanced_stages
+from probes.diagnosis.case import Case
+from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
+
+SPREAD = 0.10
+"""Slowest stage over the mean, less one."""
+
+FIX = Fix(
+    herdscope="start with layers split by measured cost (the head weighs on the last stage)",
+    sglang="set SGLANG_PP_LAYER_PARTITION=... with fewer layers on the slow stage",
+    vllm="set VLLM_PP_LAYER_PARTITION=... with fewer layers on the slow stage",
+)
+
+
+def judge(case: Case) -> Verdict:
+    """Holds where stages differ by more than a tenth in their GPU time for the same micro-batch."""
+    if case.evidence.parallelism == "ep" or (case.evidence.stages == 1 and case.evidence.parallelism == "pp"):
+        return Verdict(
+            hypothesis="stage_imbalance",
+            verdict="refuted",
+            gain=refuted_gain(None),
+            contradicts=["one stage"],
+            fix=FIX,
+        )
+    if case.measured is None:
+        return Verdict(
+            hypothesis="stage_imbalance",
+            verdict="unknown",
+            gain=None,
+            missing=f"time of every stage for the same micro-batch ({case.why_not})",
+            fix=FIX,
+        )
+    size = max(set(case.cohorts), key=case.cohorts.count)
+    times = [curve.at(size, graphs=True).mid for curve in case.measured.curves]
+    mean = sum(times) / len(times)
+    slowest = max(range(len(times)), key=lambda stage: times[stage])
+    spread = times[slowest] / mean - 1.0
+    possible = gain(case.measured, with_balanced_stages(case.measured))
+    text = (
+        f"stage {slowest} computes {times[slowest] * 1e3:.2f} ms for {size} requests, the mean is {mean * 1e3:.2f} ms "
+        f"({spread:+.0%})"
+    )
+    if spread <= SPREAD:
+        return Verdict(
+            hypothesis="stage_imbalance",
+            verdict="refuted",
+            gain=refuted_gain(possible),
+            contradicts=[text],
+            fix=FIX,
+        )
+    supports = [text]
+    if possible.mid < 1.02:
+        supports.append("it costs nothing yet: with few micro-batches in flight only the sum of the stages counts")
+    return Verdict(hypothesis="stage_imbalance", verdict="holds", gain=possible, supports=supports, fix=FIX)
