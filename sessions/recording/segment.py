@@ -1,0 +1,152 @@
+"""A few seconds of the message stream as one compressed block, and back.
+
+Messages of one kind are laid out as columns (see columns.py, spans.py), those of one source (and rank, or GPU index)
+next to each other; a list of streams restores the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import zstandard
+
+from sessions.codec import UnknownKind
+from sessions.messages import KINDS, Message, StageFrame, kind_of
+from sessions.recording.columns import (
+    DamagedColumn,
+    pack_column,
+    pack_integers,
+    unpack_column,
+    unpack_integers,
+)
+from sessions.recording.spans import pack_spans, unpack_spans
+
+SEGMENT_FORMAT = 1
+MAX_SEGMENT_BYTES = 256 * 1024 * 1024
+_LEVEL = 6
+_STAGE_FRAME = kind_of(StageFrame)
+
+_decode = msgspec.msgpack.Decoder().decode
+_encode = msgspec.msgpack.Encoder().encode
+_compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+
+
+class Recorded(NamedTuple):
+    """A message and when it arrived (ns, the recorder's monotonic clock)."""
+
+    at_ns: int
+    message: Message
+
+
+class DamagedSegment(ValueError):
+    """A segment that cannot be read; the text is one line."""
+
+
+class _Group(msgspec.Struct, array_like=True):
+    """All messages of one kind with the same fields: `streams` in order, their rows one after another."""
+
+    kind: str
+    names: list[str]
+    streams: list[int]
+    count: int
+    columns: list[list[Any]]
+
+
+class _Segment(msgspec.Struct, array_like=True):
+    format: int
+    count: int
+    arrivals: list[Any]
+    streams: list[Any]
+    groups: list[_Group]
+
+
+_segments = msgspec.msgpack.Decoder(_Segment)
+
+
+def fold(records: Sequence[tuple[int, bytes]]) -> bytes:
+    """Encode (arrival, MessagePack) pairs in order of arrival."""
+    streams: dict[tuple[Any, ...], int] = {}
+    order: list[int] = []
+    rows: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for _, data in records:
+        fields = _decode(data)
+        layout = tuple(fields)
+        key = (layout, fields["kind"], fields["source"], fields.get("rank"), fields.get("index"))
+        stream = streams.setdefault(key, len(streams))
+        if stream not in rows:
+            groups[(fields["kind"], *layout)].append(stream)
+        rows[stream].append(fields)
+        order.append(stream)
+    packed = _Segment(
+        SEGMENT_FORMAT,
+        len(records),
+        pack_integers(np.array([at for at, _ in records], dtype=np.int64)),
+        pack_integers(np.array(order, dtype=np.int64)),
+        [_pack_group(names[0], names[1:], members, rows) for names, members in groups.items()],
+    )
+    return _compressor.compress(_encode(packed))
+
+
+def unfold(data: bytes, kinds: frozenset[str] | None = None) -> list[Recorded | UnknownKind]:
+    """Decode a segment (or only these kinds of it) in order of arrival; raise DamagedSegment."""
+    try:
+        return _unfold(data, kinds)
+    except (zstandard.ZstdError, msgspec.MsgspecError, DamagedColumn, ValueError, TypeError, IndexError) as error:
+        raise DamagedSegment(" ".join(str(error).split())[:200]) from None
+
+
+def _pack_group(kind: str, names: Sequence[str], members: list[int], rows: dict[int, list[dict[str, Any]]]) -> _Group:
+    together = [fields for stream in members for fields in rows[stream]]
+    columns = []
+    for name in names:
+        values = [fields[name] for fields in together]
+        column = None
+        if kind == _STAGE_FRAME and name == "spans":
+            column = pack_spans(values, [fields["t_ns"] for fields in together])
+        columns.append(pack_column(values) if column is None else column)
+    return _Group(kind, list(names), members, len(together), columns)
+
+
+def _unfold(data: bytes, kinds: frozenset[str] | None) -> list[Recorded | UnknownKind]:
+    raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES)
+    segment = _segments.decode(raw)
+    if segment.format > SEGMENT_FORMAT:
+        raise DamagedSegment(f"segment format {segment.format} is newer than {SEGMENT_FORMAT}: update herdscope")
+    order = unpack_integers(segment.streams, segment.count).tolist()
+    arrivals = unpack_integers(segment.arrivals, segment.count).tolist()
+    sizes = np.bincount(order, minlength=1).tolist()
+    streams: dict[int, Iterator[Message | UnknownKind]] = {}
+    for group in segment.groups:
+        if kinds is not None and group.kind not in kinds:
+            continue
+        messages = iter(_messages(group))
+        for stream in group.streams:
+            streams[stream] = iter([next(messages) for _ in range(sizes[stream])])
+    return [_record(at, next(streams[stream])) for at, stream in zip(arrivals, order, strict=True) if stream in streams]
+
+
+def _messages(group: _Group) -> Iterable[Message | UnknownKind]:
+    kind = KINDS.get(group.kind)
+    if kind is None:
+        return [UnknownKind(group.kind)] * group.count
+    columns = dict(zip(group.names, group.columns, strict=True))
+    values: dict[str, list[Any]] = {}
+    for name in columns:
+        if name in ("kind", "spans"):
+            continue
+        values[name] = unpack_column(columns[name], group.count)
+    values["kind"] = [group.kind] * group.count
+    if "spans" in columns:
+        values["spans"] = unpack_spans(columns["spans"], values["t_ns"])
+    names = list(values)
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
+
+
+def _record(at_ns: int, message: Message | UnknownKind) -> Recorded | UnknownKind:
+    return Recorded(at_ns, message) if isinstance(message, Message) else message
