@@ -8,18 +8,19 @@ from statistics import median
 import msgspec
 
 from engine.config import ConfigError
-from engine.emulated.band import Band
+from engine.emulated.band import Band, around, exactly
 from engine.emulated.counterfactual import Measured
 from engine.emulated.curves import Shape, StageSample, fit_curve, generic_shape, shape_of
 from engine.emulated.model_profile import load_model
 from engine.emulated.routing import distinct_experts
-from probes.diagnosis.evidence import Evidence, StageSpan
+from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, StageSpan
 from probes.diagnosis.metrics import HerdMetrics, herd_metrics
 from probes.diagnosis.rounds import samples, typical
 from probes.diagnosis.steady import cycle_ns, steady_spans
 
-_PUBLISHED_EXPERTS = 128
-_PUBLISHED_TOP_K = 8
+PUBLISHED_EXPERTS = 128
+PUBLISHED_TOP_K = 8
+"""Experts of a layer and those that a token takes, in the most common published shape."""
 _KERNELS_PER_LAYER = 18
 
 
@@ -89,8 +90,8 @@ def _measure(evidence: Evidence, steady: list[StageSpan], cohorts: tuple[int, ..
     curves = []
     for stage in range(stages):
         mine = _representative([span for span in steady if span.stage == stage])
-        layers = _layers(evidence, mine, stages)
-        curves.append(fit_curve([_sample(span) for span in mine], _shape(evidence, mine), layers))
+        layers = _layers(evidence, mine)
+        curves.append(fit_curve([_sample(span) for span in mine], _shape(evidence, mine, stage), layers))
     hops = tuple(_hop(steady, stage) for stage in range(stages - 1))
     feedback = _feedback(steady, stages)
     return (
@@ -124,40 +125,50 @@ def _sample(span: StageSpan) -> StageSample:
     )
 
 
-def _layers(evidence: Evidence, spans: Sequence[StageSpan], stages: int) -> int:
+def _layers(evidence: Evidence, spans: Sequence[StageSpan]) -> int:
     if evidence.model is not None:
-        return max(1, evidence.model.layers // stages)
+        return max(1, evidence.model.layers // evidence.stages)
     kernels = [span.kernels for span in spans if span.kernels]
     return max(1, round(median(kernels) / _KERNELS_PER_LAYER)) if kernels else 1
 
 
-def _shape(evidence: Evidence, spans: Sequence[StageSpan]) -> Shape:
+def _shape(evidence: Evidence, spans: Sequence[StageSpan], stage: int) -> Shape:
     """How this stage's time grows with the micro-batch: from the model, or from its experts' share of the time."""
     model = evidence.model
+    layers = _layers(evidence, spans)
     if model is not None:
+        if not model.experts:
+            return _flat()
         try:
-            return shape_of(load_model(model.name))
+            return shape_of(load_model(model.name), *_bounds(evidence, stage))
         except ConfigError:
-            if model.experts:
-                return generic_shape(model.experts, model.experts_per_token)
-            return Shape(experts=0, top_k=0, rest=Band(1.0, 1.0, 1.0))
-    shares = [
-        s.expert / (s.end - s.start if s.graph else s.compute) for s in spans if s.expert is not None and s.compute
-    ]
+            last = stage == evidence.stages - 1
+            return generic_shape(model.experts, model.experts_per_token, layers, last)
+    timed = [(s.expert, s.end - s.start if s.graph else s.compute) for s in spans if s.expert is not None and s.compute]
+    shares = [expert / held for expert, held in timed if held]
     if not shares:
-        return generic_shape(_PUBLISHED_EXPERTS, _PUBLISHED_TOP_K)
+        return generic_shape(PUBLISHED_EXPERTS, PUBLISHED_TOP_K, layers, stage == evidence.stages - 1)
     share = median(shares)
     if share < 0.02:
-        return Shape(experts=0, top_k=0, rest=Band(1.0, 1.0, 1.0))
+        return _flat()
     size = round(median(span.decode for span in spans))
-    distinct = distinct_experts(_PUBLISHED_EXPERTS, _PUBLISHED_TOP_K, size, 0.0)
+    distinct = distinct_experts(PUBLISHED_EXPERTS, PUBLISHED_TOP_K, size, 0.0)
     rest = distinct * (1.0 - share) / share
-    return Shape(
-        experts=_PUBLISHED_EXPERTS,
-        top_k=_PUBLISHED_TOP_K,
-        rest=Band(0.5 * rest, rest, 2.0 * rest),
-        fixed_s=Band(0.0, 0.0, 0.0),
-    )
+    return Shape(experts=PUBLISHED_EXPERTS, top_k=PUBLISHED_TOP_K, rest=around(rest, 1.0), fixed_s=Band(0.0, 0.0, 0.0))
+
+
+def _flat() -> Shape:
+    """Without experts every micro-batch reads the same weights."""
+    return Shape(experts=0, top_k=0, rest=exactly(1.0))
+
+
+def _bounds(evidence: Evidence, stage: int) -> tuple[int, int]:
+    """Layers [first, last) of a stage: as the engine says, or evenly."""
+    if stage in evidence.layers:
+        return evidence.layers[stage]
+    assert evidence.model is not None
+    whole = evidence.model.layers
+    return whole * stage // evidence.stages, whole * (stage + 1) // evidence.stages
 
 
 def _hop(spans: Sequence[StageSpan], stage: int) -> float:
@@ -177,6 +188,8 @@ def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
     previous: dict[int, int] = {}
     lags = []
     for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+        if span.slot == UNKNOWN_SLOT:
+            continue
         before = previous.get(span.slot)
         previous[span.slot] = span.step
         left = last.get(before) if before is not None else None

@@ -12,6 +12,10 @@ from probes.diagnosis.hypotheses import JUDGES
 from probes.diagnosis.metrics import HerdMetrics
 from probes.diagnosis.verdict import Verdict, ranked
 
+_LEAST_ERROR = 0.05
+_MOST_ERROR = 0.25
+"""Ends of the relative error that the replay's own distance from the measured throughput adds to every gain."""
+
 
 class Bubble(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the stages' time without a micro-batch, and what it comes from: requests spread unevenly over the slots
@@ -49,17 +53,29 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     rate = evidence.tokens_per_s
     if rate is None and case.cycle:
         rate = case.requests / case.cycle
+    replayed = replay(measured) if measured is not None else None
+    error = _LEAST_ERROR
+    if replayed is not None and rate:
+        error = max(error, min(_MOST_ERROR, abs(replayed.mid / rate - 1.0)))
     return Diagnosis(
         evidence=evidence,
         herd=case.metrics,
-        verdicts=ranked([judge(case) for judge in JUDGES]),
+        verdicts=ranked([_widened(judge(case), error) for judge in JUDGES]),
         cohorts=case.cohorts,
         cycle_s=case.cycle,
         measured_tokens_per_s=rate,
         expected_tokens_per_s=best_expected(measured) if measured is not None else None,
-        replayed_tokens_per_s=replay(measured) if measured is not None else None,
+        replayed_tokens_per_s=replayed,
         bubble=_bubble(case),
     )
+
+
+def _widened(verdict: Verdict, error: float) -> Verdict:
+    """Add the replay's own error to the band of what holds."""
+    if verdict.gain is None or verdict.verdict != "holds":
+        return verdict
+    low, mid, high = verdict.gain.low, verdict.gain.mid, verdict.gain.high
+    return msgspec.structs.replace(verdict, gain=Band(low / (1.0 + error), mid, high * (1.0 + error)))
 
 
 def _bubble(case: Case) -> Bubble | None:

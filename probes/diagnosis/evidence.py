@@ -16,11 +16,15 @@ Source = Literal["spans", "recording", "traces", "slots", "tokens"]
 Parallelism = Literal["pp", "ep", "unknown"]
 
 
+UNKNOWN_SLOT = -1
+
+
 class StageSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One micro-batch on one stage, as on sessions.messages.Span: stage free, input there, computing, output handed on.
 
     compute: GPU time inside [start, end], None when not known. expert: of it in experts' kernels. launch: host time
-    spent launching. kernels, launches: how many, None when not known. `step` is the same on all stages.
+    spent launching. kernels, launches: how many, None when not known. `step` is the same on all stages; `slot` may be
+    UNKNOWN_SLOT.
     """
 
     stage: int
@@ -67,10 +71,10 @@ class Communication(msgspec.Struct, frozen=True, kw_only=True):
     """What the ranks' communication kernels did, over all of the recording. Seconds.
 
     waiting: share of kernel time that was not transfer; None when partners are missing. operations: how many.
-    bytes_per_operation, wire_per_operation: medians of those that moved data; None when not told. waiting_by_rank: its
-    main operation, seconds of its kernels, share of them that waited. hop_wire: seconds a step from a stage to the next. last: for each
-    rank, the share of collectives that it was the last to join; empty without collectives. expert: each rank's
-    experts' kernels time per collective.
+    bytes_per_operation, wire_per_operation: medians of those that moved data; None when not told. waiting_by_rank:
+    each rank's main operation, its seconds in communication kernels, and the share of them that waited. hop_wire:
+    seconds of transfer a step, by the stage that sends to the next one. last: for each rank the share of collectives
+    that it was the last to join; empty without collectives. expert: each rank's experts' kernels time a collective.
     """
 
     kernel_s: float
@@ -107,7 +111,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     sizes. slot_count: micro-batches allowed in flight, None when not told; least_slots: at least so many. window: ns
     that `ranks` and `spans` cover. tokens_per_s: output measured. token_times: client tokens, ns, when nothing else.
     host_by_stage: seconds a micro-batch in which a stage's GPU idled for its host's scheduling, where that was seen.
-    driver_s_per_step: the scheduler's own time a micro-batch, which may be hidden.
+    driver_s_per_step: the scheduler's own time a micro-batch, which may be hidden. layers: [first, last) by stage.
     """
 
     source: Source
@@ -129,6 +133,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     driver_s_per_step: float | None = None
     knobs: Knobs | None = None
     model: ModelInfo | None = None
+    layers: dict[int, tuple[int, int]] = {}
     communication: Communication | None = None
     profiler: Profiler | None = None
     missing_ranks: list[int] = []

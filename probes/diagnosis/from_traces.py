@@ -8,7 +8,16 @@ from statistics import median
 
 import numpy as np
 
-from probes.diagnosis.evidence import Communication, Decomposition, Evidence, Parallelism, Profiler, RankTime, StageSpan
+from probes.diagnosis.evidence import (
+    UNKNOWN_SLOT,
+    Communication,
+    Decomposition,
+    Evidence,
+    Parallelism,
+    Profiler,
+    RankTime,
+    StageSpan,
+)
 from probes.diagnosis.rounds import assign_slots
 from probes.traces import intervals
 from probes.traces.classify import OpKind
@@ -99,10 +108,12 @@ def _spans(
         numbers[index] = fitted
     pipelined = stages > 1
     held = {index: _held(traces.ranks[index], rank_steps[index], pipelined) for index in numbers}
-    last = chosen[-1] if chosen[-1] in numbers and len(chosen) == stages else None
-    ends = dict(zip(numbers[last], (end for _, end in held[last]), strict=True)) if last is not None else {}
-    slots = assign_slots(held[first], [ends.get(n) for n in numbers[first]]) if held[first] else []
-    slot_of = dict(zip(numbers[first], slots, strict=True))
+    last = next((i for i in numbers if _stage_of(traces, i) == stages - 1), None) if pipelined else first
+    slot_of: dict[int, int] = {}
+    if last is not None and (not pipelined or _stage_of(traces, first) == 0):
+        ends = dict(zip(numbers[last], (end for _, end in held[last]), strict=True))
+        slots = assign_slots(held[first], [ends.get(number) for number in numbers[first]])
+        slot_of = dict(zip(numbers[first], slots, strict=True))
     spans = []
     for index, own in numbers.items():
         free = None
@@ -112,7 +123,7 @@ def _spans(
                     stage=_stage_of(traces, index) if pipelined else 0,
                     rank=traces.ranks[index].rank,
                     step=number,
-                    slot=slot_of.get(number, 0),
+                    slot=slot_of.get(number, UNKNOWN_SLOT),
                     decode=step.decode,
                     prefill=step.prefill,
                     wait=start if free is None else min(free, start),

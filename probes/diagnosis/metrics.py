@@ -7,7 +7,7 @@ from statistics import fmean
 
 import msgspec
 
-from probes.diagnosis.evidence import Evidence, SlotSample, StageSpan
+from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, SlotSample, StageSpan
 from probes.diagnosis.rounds import samples
 from sessions import herd
 from sessions.herd import Metric
@@ -44,8 +44,9 @@ def herd_metrics(evidence: Evidence) -> HerdMetrics:
     found = samples(evidence)
     concurrency = _concurrency(found)
     bins = max(evidence.stages, evidence.slot_count or 0) if evidence.slot_count != 1 else 1
-    index = _mean([herd.herd_index(padded(sample.sizes, bins)) for sample in found], "no decode step was seen")
-    waves = _mean([herd.waves(sample.sizes) for sample in found], "no decode step was seen")
+    unseen = _unseen(evidence)
+    index = _mean([herd.herd_index(padded(sample.sizes, bins)) for sample in found], unseen)
+    waves = _mean([herd.waves(sample.sizes) for sample in found], unseen)
     lock, used = _activity(evidence, found)
     burst = _burst(evidence)
     if concurrency is not None and concurrency < 2:
@@ -58,6 +59,12 @@ def herd_metrics(evidence: Evidence) -> HerdMetrics:
         random_line=line.value,
         why={name: metric.why for name, metric in values.items() if metric.value is None},
     )
+
+
+def _unseen(evidence: Evidence) -> str:
+    if any(span.slot == UNKNOWN_SLOT for span in evidence.spans):
+        return "the first or last stage was not recorded: which micro-batches go round together cannot be told"
+    return "no decode step was seen"
 
 
 def padded(sizes: Sequence[int], bins: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from probes.diagnosis.evidence import Evidence, SlotSample, StageSpan
+from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, SlotSample, StageSpan
 from sessions.herd import concentration
 
 
@@ -31,7 +31,7 @@ def rounds(spans: Sequence[StageSpan]) -> list[SlotSample]:
     A round of a slot is what started on the first stage after that slot's previous step: with micro-batches taking
     turns, each live slot once.
     """
-    first = sorted((s for s in spans if s.stage == 0), key=lambda s: s.start)
+    first = sorted((s for s in spans if s.stage == 0 and s.slot != UNKNOWN_SLOT), key=lambda s: s.start)
     previous: dict[int, int] = {}
     found: list[SlotSample] = []
     for index, span in enumerate(first):
@@ -45,7 +45,7 @@ def rounds(spans: Sequence[StageSpan]) -> list[SlotSample]:
 
 
 def samples(evidence: Evidence) -> list[SlotSample]:
-    """Slot sizes at instants: those sampled by the engine, else those of the rounds; instants without decode left out."""
+    """Slot sizes at instants with decode requests: those sampled by the engine, else those of the rounds."""
     if evidence.slots:
         return [sample for sample in evidence.slots if sum(sample.sizes)]
     return rounds(evidence.spans)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
-from probes.diagnosis.evidence import StageSpan
+from probes.diagnosis.evidence import UNKNOWN_SLOT, StageSpan
 
 _STALL = 5.0
 """A micro-batch that held a stage this many times longer than the median one is a stall (a first run, a pause)."""
@@ -41,6 +41,8 @@ def cycle_ns(spans: Sequence[StageSpan]) -> float | None:
     gaps: list[int] = []
     previous: dict[int, int] = {}
     for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+        if span.slot == UNKNOWN_SLOT:
+            continue
         if span.slot in previous:
             gaps.append(span.start - previous[span.slot])
         previous[span.slot] = span.start

@@ -1,4 +1,4 @@
-"""Every hypothesis about a slow deployment, each in its own module with its criteria (Pipeline theory, docs/theory.md)."""
+"""Every hypothesis about a slow deployment, each in a module with its criteria (Pipeline theory, docs/theory.md)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.emulated.band import Band, ordered
 from engine.emulated.counterfactual import Measured, evenly_split, gain, with_graphs
 from engine.emulated.curves import StageSample, fit_curve, generic_shape
-from probes.diagnosis.case import Case
+from probes.diagnosis.case import PUBLISHED_EXPERTS, PUBLISHED_TOP_K, Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
 FEW_WAVES = 0.6
@@ -16,7 +16,7 @@ FIX = Fix(
     herdscope="admission = capped, max_micro_batch = ceil(C / slots)",
     sglang='POST /set_internal_state {"server_args": {"pp_max_micro_batch_size": %d}} (new requests), or the flag '
     "--pp-max-micro-batch-size",
-    vllm="cap the decodes of a batch at ceil(max_num_seqs / pp): lower --max-num-seqs, or run pp replicas behind one port",
+    vllm="cap the decodes of a batch at ceil(max_num_seqs / pp): lower --max-num-seqs, or run replicas",
 )
 
 
@@ -40,9 +40,10 @@ def judge(case: Case) -> Verdict:
         return _refuted(case, [f"{what}: there is no other slot to spread them to"], fix)
     line = metrics.random_line or 1.0
     few = metrics.waves < FEW_WAVES * possible
-    beyond_chance = metrics.H is not None and metrics.H > line
+    beyond_chance = metrics.H is not None and line < metrics.H
     overlapping = metrics.L is not None and metrics.L <= LOCK_STEP
-    supports, contradicts = [], []
+    supports: list[str] = []
+    contradicts: list[str] = []
     text = f"{metrics.waves:.1f} waves of the {possible} that {case.requests} requests in "
     text += f"{evidence.slots_allowed} slots allow ({sizes})"
     (supports if few else contradicts).append(text)
@@ -91,7 +92,7 @@ def _cap(case: Case) -> int:
 def _sizes(case: Case) -> str:
     empty = case.evidence.slots_allowed - len(case.cohorts)
     shown = "+".join(map(str, case.cohorts[:8])) + ("+..." if len(case.cohorts) > 8 else "")
-    return f"sizes {shown}{f', {empty} slots empty' if empty > 0 else ''}"
+    return f"sizes {shown}{f', {empty} empty' if empty > 0 else ''}"
 
 
 def _lock_text(case: Case) -> str:
@@ -124,6 +125,10 @@ def best_even(measured: Measured, most: int) -> Measured:
 def _gain_from_sizes(case: Case) -> Band:
     """Without stage times: the stage time's growth with the micro-batch, of a flat model up to a bare MoE one."""
     largest, share = max(case.cohorts), -(-case.requests // case.reachable)
-    curve = fit_curve([StageSample(decode=largest, tau_s=1.0, graph=True)], generic_shape(128, 8), 1)
+    curve = fit_curve(
+        [StageSample(decode=largest, tau_s=1.0, graph=True)],
+        generic_shape(PUBLISHED_EXPERTS, PUBLISHED_TOP_K, 24, False),
+        24,
+    )
     smaller = curve.at(share)
     return ordered(1.0, 1.0 / smaller.mid, 1.0 / smaller.low)

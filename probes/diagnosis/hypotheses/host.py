@@ -16,7 +16,7 @@ WORTH = 1.10
 
 FIX = Fix(
     herdscope="run_ahead = 1 (submit the next step before its tokens are seen), fewer log lines, a free core a rank",
-    sglang="--pp-async-batch-depth 1 (outputs exchanged behind the next launch), --stream-interval 4, a free core a rank",
+    sglang="--pp-async-batch-depth 1 (outputs exchanged behind the next launch), a free core a rank",
     vllm="--async-scheduling, --stream-interval, a free core a rank",
 )
 

@@ -18,8 +18,8 @@ WORTH = 1.10
 
 FIX = Fix(
     herdscope="parallelism = pp (a hop a stage instead of two all-reduces a layer), or faster links between the ranks",
-    sglang="prefer --pp-size over --tp-size across slow links; check NCCL_P2P_LEVEL and NCCL_DEBUG=INFO for the path taken",
-    vllm="prefer --pipeline-parallel-size over --tensor-parallel-size across slow links; check NCCL_DEBUG=INFO",
+    sglang="prefer --pp-size over --tp-size across slow links; NCCL_DEBUG=INFO shows the path taken",
+    vllm="prefer --pipeline-parallel-size over --tensor-parallel-size across slow links; NCCL_DEBUG=INFO shows it",
 )
 
 

@@ -35,9 +35,7 @@ def judge(case: Case) -> Verdict:
         return _refuted("one micro-batch: nothing to split evenly")
     share = -(-case.requests // slots)
     ratio = max(case.cohorts) / share
-    text = (
-        f"the largest of {len(case.cohorts)} micro-batches has {max(case.cohorts)} requests, an even share is {share}"
-    )
+    text = f"the largest of {len(case.cohorts)} micro-batches has {max(case.cohorts)} requests; {share} is even"
     if ratio <= MUCH:
         return _refuted(text)
     if metrics.waves < FEW_WAVES * slots:
