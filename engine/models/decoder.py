@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.checkpoint.model_config import ModelConfig
-from engine.kernels import add_rms_norm, rms_norm
+from engine.kernels import add_rms_norm, combine_add_rms_norm, fused_moe, linear, moe_parts, rms_norm
 from engine.models.batch import Batch
 from engine.parallel.layout import Layout
 
@@ -45,32 +45,33 @@ class Decoder(ABC):
         self.reduce, self.gather = reduce, gather
         self.routed: dict[int, Tensor] | None = None
         """Where each layer's chosen experts [T, k] are kept after a pass; None: not kept."""
+        self.last = "final_norm" in weights
         self._layer_weights = {layer: _of_layer(weights, layer) for layer in self.layers}
+        norms = [self._layer_weights[layer]["input_norm"] for layer in self.layers[1:]]
+        # Before a stage that is not the last the norm is not used: any weight of the right width will do.
+        self._following_norms = [
+            *norms,
+            weights["final_norm"] if self.last else self._layer_weights[self.layers[-1]]["post_norm"],
+        ]
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[T] token ids to [T, hidden]."""
         return functional.embedding(tokens, self.weights["embed"])
 
     def forward(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """The residual stream [T, hidden] through this rank's layers; writes the cache."""
-        eps = self.config.norm_eps
-        first = self._layer_weights[self.layers[0]]
-        residual, normed = hidden, rms_norm(hidden, first["input_norm"], eps)
-        for layer in self.layers:
+        """The residual stream [T, hidden] through this rank's layers; writes the cache. The last stage gives the normed
+        stream, ready for `logits`."""
+        residual = hidden
+        normed = rms_norm(hidden, self._layer_weights[self.layers[0]]["input_norm"], self.config.norm_eps)
+        for layer, following in zip(self.layers, self._following_norms, strict=True):
             weights = self._layer_weights[layer]
             mixed = self.reduce(self.attend(layer, weights, normed, batch))
-            normed, residual = add_rms_norm(mixed, residual, weights["post_norm"], eps)
-            mixed = self.reduce(self.feed_forward(layer, weights, normed))
-            following = self._layer_weights.get(layer + 1)
-            if following is None:
-                return residual + mixed
-            normed, residual = add_rms_norm(mixed, residual, following["input_norm"], eps)
-        raise AssertionError("a stage has at least one layer")
+            normed, residual = self.feed_forward(layer, weights, mixed, residual, following)
+        return normed if self.last else residual
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[B, hidden] to [B, vocabulary]."""
-        normed = rms_norm(hidden, self.weights["final_norm"], self.config.norm_eps)
-        return self.gather(functional.linear(normed, self.weights["lm_head"]))
+    def logits(self, normed: Tensor) -> Tensor:
+        """What `forward` gives on the last stage, [B, hidden], to [B, vocabulary]."""
+        return self.gather(linear(normed, self.weights["lm_head"]))
 
     @property
     def expert_range(self) -> tuple[int, int]:
@@ -83,8 +84,32 @@ class Decoder(ABC):
         """Attention's output [T, hidden], this shard's part of the sum."""
 
     @abstractmethod
-    def feed_forward(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor) -> Tensor:
-        """The experts' (or dense) output [T, hidden], this shard's part of the sum."""
+    def feed_forward(
+        self, layer: int, weights: Mapping[str, Tensor], mixed: Tensor, residual: Tensor, following: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Attention's output into the residual stream, then the experts' (or dense layer's) too.
+
+        Returns (the stream normed by `following`, the stream), both [T, hidden].
+        """
+
+    def experts(
+        self,
+        weights: Mapping[str, Tensor],
+        normed: Tensor,
+        shares: Tensor,
+        ids: Tensor,
+        residual: Tensor,
+        following: Tensor,
+        shared: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The routed experts' weighted sum (and `shared`) added to the stream: (normed by `following`, the stream)."""
+        eps, local = self.config.norm_eps, self.expert_range
+        if self.shards == 1:
+            parts = moe_parts(normed, ids, weights["gate_up"], weights["down_experts"], 0)
+            stream = residual if shared is None else residual + shared
+            return combine_add_rms_norm(parts, shares, ids, stream, following, eps, *local)
+        routed = fused_moe(normed, shares, ids, weights["gate_up"], weights["down_experts"], *local)
+        return add_rms_norm(self.reduce(routed if shared is None else routed + shared), residual, following, eps)
 
     def keep_routing(self, layer: int, ids: Tensor) -> None:
         """Keep a layer's chosen experts when somebody asked for them."""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from engine.checkpoint.model_config import DeepseekV3Config
 from engine.kernels import (
-    fused_moe,
+    add_norm_router,
+    add_rms_norm,
+    linear,
     mla_decode_attention,
     mla_norm_rope_cache,
     mla_prefill_attention,
@@ -38,9 +39,9 @@ class DeepseekV3(Decoder):
         """See Decoder.attend. Queries are carried into the latent space, so keys and values are never expanded."""
         config = self.config
         (latents,) = self.caches[layer]
-        down = functional.linear(normed, weights["down"])
+        down = linear(normed, weights["down"])
         query = rms_norm(down[:, : config.q_lora], weights["q_norm"], config.norm_eps) if config.q_lora else normed
-        q = _by_head(functional.linear(query, weights["q_up"]), 1, config.nope_dim + config.rope_dim)
+        q = _by_head(linear(query, weights["q_up"]), 1, config.nope_dim + config.rope_dim)
         q_rope = mla_norm_rope_cache(
             q[..., config.nope_dim :],
             down[:, config.q_lora :],
@@ -64,14 +65,18 @@ class DeepseekV3(Decoder):
             n = batch.decodes
             parts.append(mla_prefill_attention(q_latent[n:], q_rope[n:], latents, *batch.prefill, self.scale))
         values = torch.bmm(join_parts(parts).transpose(0, 1), values_up.transpose(1, 2))
-        return functional.linear(values.transpose(0, 1).flatten(1), weights["out"])
+        return linear(values.transpose(0, 1).flatten(1), weights["out"])
 
-    def feed_forward(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor) -> Tensor:
+    def feed_forward(
+        self, layer: int, weights: Mapping[str, Tensor], mixed: Tensor, residual: Tensor, following: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """See Decoder.feed_forward."""
-        config = self.config
+        config, eps, post_norm = self.config, self.config.norm_eps, weights["post_norm"]
         if layer < config.dense_layers:
-            return _feed_forward(normed, weights["dense.gate_up"], weights["dense.down"])
-        scores = functional.linear(normed.float(), weights["router"])
+            normed, residual = add_rms_norm(mixed, residual, post_norm, eps)
+            dense = self.reduce(_feed_forward(normed, weights["dense.gate_up"], weights["dense.down"]))
+            return add_rms_norm(dense, residual, following, eps)
+        normed, residual, scores = add_norm_router(mixed, residual, post_norm, weights["router"], eps)
         shares, ids = route_grouped_sigmoid_topk(
             scores,
             weights["router_bias"],
@@ -82,14 +87,14 @@ class DeepseekV3(Decoder):
             config.renormalise,
         )
         self.keep_routing(layer, ids)
-        routed = fused_moe(normed, shares, ids, weights["gate_up"], weights["down_experts"], *self.expert_range)
-        if not config.shared_experts:
-            return routed
-        return routed + _feed_forward(normed, weights["shared.gate_up"], weights["shared.down"])
+        shared = None
+        if config.shared_experts:
+            shared = _feed_forward(normed, weights["shared.gate_up"], weights["shared.down"])
+        return self.experts(weights, normed, shares, ids, residual, following, shared)
 
 
 def _feed_forward(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    return functional.linear(silu_mul(functional.linear(x, gate_up)), down)
+    return linear(silu_mul(linear(x, gate_up)), down)
 
 
 def _by_head(x: Tensor, axis: int, dim: int) -> Tensor:

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from engine.checkpoint.model_config import Qwen3MoeConfig
-from engine.kernels import decode_attention, fused_moe, prefill_attention, qk_norm_rope_cache, route_softmax_topk
+from engine.kernels import (
+    add_norm_router,
+    decode_attention,
+    linear,
+    prefill_attention,
+    qk_norm_rope_cache,
+    route_softmax_topk,
+)
 from engine.models.batch import Batch
 from engine.models.decoder import Decoder, join_parts
 from engine.models.rope import rope_table
@@ -29,7 +35,7 @@ class Qwen3Moe(Decoder):
         keys, values = self.caches[layer]
         scale = self.config.head_dim**-0.5
         q = qk_norm_rope_cache(
-            functional.linear(normed, weights["qkv"]),
+            linear(normed, weights["qkv"]),
             weights["q_norm"],
             weights["k_norm"],
             self.rope,
@@ -47,11 +53,16 @@ class Qwen3Moe(Decoder):
             )
         if batch.prefill is not None:
             parts.append(prefill_attention(q[batch.decodes :], keys, values, *batch.prefill, scale))
-        return functional.linear(join_parts(parts).flatten(1), weights["out"])
+        return linear(join_parts(parts).flatten(1), weights["out"])
 
-    def feed_forward(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor) -> Tensor:
+    def feed_forward(
+        self, layer: int, weights: Mapping[str, Tensor], mixed: Tensor, residual: Tensor, following: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """See Decoder.feed_forward."""
-        scores = functional.linear(normed, weights["router"])
-        shares, ids = route_softmax_topk(scores, self.config.experts_per_token, self.config.renormalise)
+        config = self.config
+        normed, residual, scores = add_norm_router(
+            mixed, residual, weights["post_norm"], weights["router"], config.norm_eps
+        )
+        shares, ids = route_softmax_topk(scores, config.experts_per_token, config.renormalise)
         self.keep_routing(layer, ids)
-        return fused_moe(normed, shares, ids, weights["gate_up"], weights["down_experts"], *self.expert_range)
+        return self.experts(weights, normed, shares, ids, residual, following)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.plan import MicroBatchPlan
-from engine.worker.marks import Mark
+from engine.worker.rows import Ints
 
 if TYPE_CHECKING:
     from engine.worker.stage import Stage
@@ -32,51 +31,30 @@ def padded_sizes(largest: int) -> list[int]:
 
 
 class CapturedDecode:
-    """One captured size: static inputs, the graph, static output (logits on the last stage, else hidden states)."""
+    """One captured size: its static inputs, the graph, its static output."""
 
     def __init__(self, stage: Stage, size: int, pool: object) -> None:
+        """Warm up on padding, which leaves no trace in the cache, then capture."""
         device = stage.rows.device
         self.size = size
-        self.packed = torch.full((3, size), -1, dtype=torch.int32, device=device)
-        self.packed[0] = stage.rows.scratch
-        self.hidden: Tensor | None = None
-        if not stage.first:
-            width, dtype = stage.decoder.config.hidden, next(iter(stage.decoder.weights.values())).dtype
-            self.hidden = torch.zeros(size, width, dtype=dtype, device=device)
+        self._packed = torch.full((3, size), -1, dtype=torch.int32, device=device)
+        self._packed[0] = stage.rows.scratch
+        self.hidden = None if stage.first else stage.hidden_buffer(size).zero_()
         side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             for _ in range(WARM_UP_RUNS):
-                self._step(stage)
+                stage.compute(stage.rows.decode_inputs(self._packed), self.hidden)
         torch.cuda.current_stream(device).wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):  # type: ignore[arg-type]
-            self.output, self.greedy = self._step(stage)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=pool):  # type: ignore[arg-type]
+            self._output = stage.compute(stage.rows.decode_inputs(self._packed), self.hidden)
 
-    def _step(self, stage: Stage) -> tuple[Tensor, Tensor | None]:
-        tokens, batch = stage.rows.decode_batch(self.packed)
-        output = stage.forward(tokens, self.hidden, batch)
-        if not stage.last:
-            return output, None
-        logits = stage.decoder.logits(output)
-        greedy = logits.argmax(-1)
-        if stage.first:
-            stage.rows.last_token[self.packed[0].long()] = greedy
-        return logits, greedy
-
-    def replay(self, stage: Stage, plan: MicroBatchPlan) -> tuple[Mark | None, Mark, Tensor, Tensor | None]:
-        """Run the step for a plan's decode rows: (input's arrival, start, output, greedy tokens)."""
-        count = len(plan.decode)
-        packed = torch.from_numpy(stage.rows.decode_input(plan, self.size)).pin_memory()
-        received = None
-        if self.hidden is not None:
-            received = stage.receive(self.hidden[:count])
-        start = received if received is not None else stage.clock.mark()
-        self.packed.copy_(packed, non_blocking=True)
-        self.graph.replay()
-        # The static output is overwritten by the next replay, which must not race a send that is still in flight.
-        output = self.output[:count] if stage.last else self.output[:count].clone()
-        return received, start, output, None if self.greedy is None else self.greedy[:count]
+    def replay(self, packed: Ints) -> Tensor:
+        """Run on `RowTable.decode_input` (and `hidden`, filled before); the next replay overwrites the output."""
+        self._packed.copy_(torch.from_numpy(packed).pin_memory(), non_blocking=True)
+        self._graph.replay()
+        return self._output
 
 
 class DecodeGraphs:

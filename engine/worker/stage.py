@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections import deque
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from engine.kernels import sample
-from engine.models.batch import Batch
 from engine.models.decoder import Decoder
 from engine.parallel.layout import Layout
 from engine.plan import MicroBatchPlan
-from engine.worker.graphs import DecodeGraphs
+from engine.worker.graphs import CapturedDecode, DecodeGraphs
 from engine.worker.groups import Groups
 from engine.worker.marks import DeviceClock, Mark
 from engine.worker.outcome import Outcome
-from engine.worker.rows import RowTable
+from engine.worker.rows import Inputs, RowTable
 
 
 class Stage:
@@ -29,13 +27,12 @@ class Stage:
     ) -> None:
         stage = layout.stage_of(rank)
         assert stage is not None
-        self.decoder, self.rows, self.groups, self.clock = decoder, rows, groups, clock
+        self.decoder, self.rows = decoder, rows
         self.first, self.last = stage == 0, stage == layout.stages - 1
-        self.reports_tokens = self.last and layout.shard_of(rank) == 0
         self.graphs: DecodeGraphs | None = None
+        self._groups, self._clock = groups, clock
+        self._reports_tokens = self.last and layout.shard_of(rank) == 0
         self._last_rank = layout.stages - 1
-        self._hidden_width = decoder.config.hidden
-        self._dtype = next(iter(decoder.weights.values())).dtype
         self._awaited: deque[list[int]] = deque()
 
     def run(self, plan: MicroBatchPlan) -> Outcome:
@@ -44,107 +41,79 @@ class Stage:
         self.rows.update(plan)
         if self.first and not self.last:
             self._take_tokens(plan)
-        graph = None
-        if self.graphs is not None and not plan.prefill:
-            graph = self.graphs.get(len(plan.decode))
-        greedy = None
+        graph = self.graphs.get(len(plan.decode)) if self.graphs is not None and not plan.prefill else None
+        hidden, received = self._receive(plan, graph)
+        start = self._clock.mark() if received is None else received
         if graph is not None:
-            received, start, output, greedy = graph.replay(self, plan)
+            output = graph.replay(self.rows.decode_input(plan, graph.size))[: len(plan.decode)]
         else:
-            received, start, output = self._run_eager(plan)
-        tokens = self._hand_on(plan, output, greedy)
-        end = self.clock.mark()
+            output = self.compute(self.rows.inputs(plan), hidden)
+        tokens = self._hand_on(plan, output, kept=graph is None)
+        end = self._clock.mark()
         return Outcome(plan, tokens, taken, time.monotonic_ns(), received, start, end, graph is not None)
 
-    def receive(self, into: Tensor) -> Mark | None:
-        """Fill `into` with the previous stage's hidden states; None on the first stage."""
+    def compute(self, inputs: Inputs, hidden: Tensor | None) -> Tensor:
+        """This stage's layers over its tokens (first stage) or received hidden states: hidden states [T, hidden], or on
+        the last stage the sampled tokens. Only device operations."""
+        entering = self.decoder.embed(inputs.tokens) if hidden is None else hidden
+        output = self.decoder.forward(entering, inputs.batch)
+        if not self.last or not len(inputs.rows):
+            return output
+        normed = output if inputs.picked is None else output[inputs.picked]
+        tokens = sample(self.decoder.logits(normed), *self.rows.sampling(inputs))
         if self.first:
-            return None
-        self.groups.receive_hidden(into)
-        return self.clock.mark()
+            self.rows.last_token[inputs.rows] = tokens
+        return tokens
 
-    def forward(self, tokens: Tensor, hidden: Tensor | None, batch: Batch) -> Tensor:
-        """Layers of this stage over embedded tokens (first stage) or received hidden states."""
-        inputs = self.decoder.embed(tokens) if hidden is None else hidden
-        return self.decoder.forward(inputs, batch)
-
-    def _run_eager(self, plan: MicroBatchPlan) -> tuple[Mark | None, Mark, Tensor]:
-        count = len(plan.decode) + plan.prefill_tokens
-        hidden, received = None, None
-        if not self.first:
-            hidden = torch.empty(count, self._hidden_width, dtype=self._dtype, device=self.rows.device)
-            received = self.receive(hidden)
-        start = received if received is not None else self.clock.mark()
-        if plan.prefill:
-            tokens, batch = self.rows.mixed_batch(plan)
-        else:
-            tokens, batch = self.rows.decode_batch(self.rows.to_device(self.rows.decode_input(plan, len(plan.decode))))
-        output = self.forward(tokens, hidden, batch)
-        if not self.last or not plan.sampled_rows:
-            return received, start, output
-        sampled = self._sampled_positions(plan)
-        return received, start, self.decoder.logits(output if sampled is None else output[sampled])
-
-    def _sampled_positions(self, plan: MicroBatchPlan) -> Tensor | None:
-        """Which tokens of the batch are sampled from; None: all."""
-        if not plan.prefill:
-            return None
-        places, at = list(range(len(plan.decode))), len(plan.decode)
-        for chunk in plan.prefill:
-            at += chunk.length
-            if chunk.last:
-                places.append(at - 1)
-        return self.rows.to_device(np.array(places, np.int64))
-
-    def _hand_on(self, plan: MicroBatchPlan, output: Tensor, greedy: Tensor | None) -> Tensor | None:
-        """Send hidden states to the next stage; or sample, keep the tokens for the next step, and send them back.
-
-        `greedy` holds the greedy tokens of a captured step, which has already kept them where it could.
-        """
-        if not self.last:
-            self.groups.send_hidden(output)
-            return None
-        rows = plan.sampled_rows
-        if not rows:
-            return torch.empty(0, dtype=torch.int64) if self.reports_tokens else None
-        sampling = self.rows.sampling(plan)
-        tokens = greedy
-        if sampling is not None:
-            tokens = sample(output, *sampling)
-        elif tokens is None:
-            tokens = output.argmax(-1)
-        if not self.first:
-            self.groups.send_tokens(tokens if greedy is None else tokens.clone())
-        elif sampling is not None or greedy is None:
-            self.rows.keep_tokens(rows, tokens)
-        return self._to_host(tokens) if self.reports_tokens else None
-
-    def _to_host(self, tokens: Tensor) -> Tensor:
-        if not tokens.is_cuda:
-            return tokens
-        host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
-        return host.copy_(tokens, non_blocking=True)
-
-    def _take_tokens(self, plan: MicroBatchPlan) -> None:
-        """First stage of several: receive tokens from the last stage until those that this plan decodes are here.
-
-        They arrive in the order of the micro-batches, so the newest of a row always ends up in the table.
-        """
-        needed = {d.row for d in plan.decode}
-        last_use = max((place for place, rows in enumerate(self._awaited) if needed.intersection(rows)), default=-1)
-        for _ in range(last_use + 1):
-            rows = self._awaited.popleft()
-            tokens = torch.empty(len(rows), dtype=torch.int64, device=self.rows.device)
-            self.groups.receive_tokens(tokens, self._last_rank)
-            self.rows.keep_tokens(rows, tokens)
-        if plan.sampled_rows:
-            self._awaited.append(plan.sampled_rows)
+    def hidden_buffer(self, tokens: int) -> Tensor:
+        """Room for hidden states."""
+        weights = self.decoder.weights
+        dtype = next(iter(weights.values())).dtype
+        return torch.empty(tokens, self.decoder.config.hidden, dtype=dtype, device=self.rows.device)
 
     def settle(self) -> None:
         """With nothing in flight: take the tokens still on their way, so that the groups are empty."""
-        while self._awaited:
+        self._receive_tokens(len(self._awaited))
+        self._groups.finish_sends()
+
+    def _receive(self, plan: MicroBatchPlan, graph: CapturedDecode | None) -> tuple[Tensor | None, Mark | None]:
+        """(the previous stage's hidden states, when they came); None on the first stage."""
+        if self.first:
+            return None, None
+        count = len(plan.decode) + plan.prefill_tokens
+        buffer = None if graph is None else graph.hidden
+        hidden = self.hidden_buffer(count) if buffer is None else buffer[:count]
+        self._groups.receive_hidden(hidden)
+        return hidden, self._clock.mark()
+
+    def _hand_on(self, plan: MicroBatchPlan, output: Tensor, kept: bool) -> Tensor | None:
+        """Send hidden states to the next stage, or tokens to the first; the host's copy of the tokens where this rank
+        reports them. What is not `kept` is overwritten by the next replay, which must not race a send in flight."""
+        if not self.last:
+            self._groups.send_hidden(output if kept else output.clone())
+            return None
+        if not plan.sampled_rows:
+            return torch.empty(0, dtype=torch.int64) if self._reports_tokens else None
+        if not self.first:
+            self._groups.send_tokens(output if kept else output.clone())
+        if not self._reports_tokens:
+            return None
+        if not output.is_cuda:
+            return output
+        return torch.empty(output.shape, dtype=output.dtype, pin_memory=True).copy_(output, non_blocking=True)
+
+    def _take_tokens(self, plan: MicroBatchPlan) -> None:
+        """First stage of several: receive tokens from the last stage until those that this plan decodes are here."""
+        needed = {d.row for d in plan.decode}
+        last_use = max((place for place, rows in enumerate(self._awaited) if needed.intersection(rows)), default=-1)
+        self._receive_tokens(last_use + 1)
+        if plan.sampled_rows:
+            self._awaited.append(plan.sampled_rows)
+
+    def _receive_tokens(self, micro_batches: int) -> None:
+        """They arrive in the order of the micro-batches, so the newest of a row ends up in the table."""
+        for _ in range(micro_batches):
             rows = self._awaited.popleft()
-            self.groups.receive_tokens(
-                torch.empty(len(rows), dtype=torch.int64, device=self.rows.device), self._last_rank
-            )
-        self.groups.finish_sends()
+            tokens = torch.empty(len(rows), dtype=torch.int64, device=self.rows.device)
+            self._groups.receive_tokens(tokens, self._last_rank)
+            self.rows.keep_tokens(rows, tokens)
