@@ -187,7 +187,7 @@ def _capabilities(config: EngineConfig, cluster: Cluster, roofline: Roofline) ->
         eos=[],
         device="emulated",
         unavailable=_unavailable(cluster),
-        max_run_ahead=1,
+        max_run_ahead=0,
         emulated=True,
         hardware=label,
     )
