@@ -5,13 +5,13 @@ Two implementations: the distributed workers (engine/distributed.py) and the emu
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from engine.plan import MicroBatchPlan, MicroBatchResult
 from sessions.knobs import KnobName, Knobs
-from sessions.messages import ModelInfo, RankInfo, StageFrame
+from sessions.messages import GpuFrame, ModelInfo, RankInfo, StageFrame
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,4 +87,13 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End every process that was started, within 10 s."""
+        ...
+
+
+@runtime_checkable
+class MeasuresGpus(Protocol):
+    """An executor that knows its GPUs' power and memory itself, because no probe can read them."""
+
+    def gpu_frames(self) -> list[GpuFrame]:
+        """GPU frames since the last call; the engine core sets `source`."""
         ...
