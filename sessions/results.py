@@ -27,6 +27,17 @@ class RequestCounts(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
+class GpuConditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What held for one GPU during the measured window: mean clock, highest temperature, and the reasons that the
+    driver gave for holding its clocks down (idleness apart)."""
+
+    index: int
+    name: str
+    sm_clock_hertz: float | None = None
+    temperature_celsius: float | None = None
+    throttled: list[str] = []
+
+
 class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One concurrency (or arrival rate) of a run.
 
@@ -35,7 +46,7 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     submission to first token; ITL each gap between a stream's tokens; TPOT (last - first token) / (tokens - 1) a
     request; e2e submission to last token. herd_index (H) and waves (N_eff) are means over scheduling instants of the
     slots' decode requests; occupancy is each stage's computing share of the window; power is mean watts a GPU.
-    Under open arrivals (rate_per_s) concurrency is the most requests that were live at once. samples holds each
+    `load` names the point: C=16, 3/s, trace. Under open arrivals (rate_per_s) concurrency is the most requests that were live at once. samples holds each
     metric once a repetition; repetitions is its output_tokens_per_s. outputs_digest is the SHA-256 of all output
     tokens in order of request: two runs with the same one produced the same tokens.
     """
@@ -61,6 +72,8 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
     samples: dict[str, list[float]] = {}
     outputs_digest: str = ""
+    load: str = ""
+    gpus: list[GpuConditions] = []
     why: dict[str, str] = {}
 
 

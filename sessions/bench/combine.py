@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from sessions.bench.gpus import over_repetitions
 from sessions.bench.percentiles import percentiles, quantile
 from sessions.bench.sample import Sample
 from sessions.load.workload import LoadPoint
@@ -19,6 +20,7 @@ def combine(point: LoadPoint, samples: Sequence[Sample]) -> BenchPoint:
     concurrency = point.concurrency or max(s.most_live for s in samples)
     rates = [s.output_tokens_per_s for s in samples]
     return BenchPoint(
+        load=str(point),
         concurrency=concurrency,
         output_tokens_per_s=median(rates),
         tokens_per_s_per_stream=median(rates) / concurrency if concurrency else 0.0,
@@ -45,6 +47,7 @@ def combine(point: LoadPoint, samples: Sequence[Sample]) -> BenchPoint:
         rate_per_s=point.rate,
         samples=_samples(samples),
         outputs_digest=first.outputs_digest if len({s.outputs_digest for s in samples}) == 1 else "",
+        gpus=over_repetitions([s.gpus for s in samples]),
         why=_why(samples),
     )
 

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from sessions.bench.gpus import conditions, energy_per_token, power
 from sessions.bench.meter import Meter, RequestTrack
 from sessions.herd import herd_index, waves
-from sessions.messages import GpuFrame, QueueFrame, StageFrame
-from sessions.results import RequestCounts
+from sessions.messages import QueueFrame, StageFrame
+from sessions.results import GpuConditions, RequestCounts
 
 
 class Sample(NamedTuple):
@@ -30,6 +31,7 @@ class Sample(NamedTuple):
     queue_depth: float | None
     power_w: list[float | None] | None
     energy_j_per_token: float | None
+    gpus: list[GpuConditions]
     requests: RequestCounts
     duration_s: float
     preempted: int
@@ -45,7 +47,6 @@ def sample(meter: Meter, stages: int) -> Sample:
     tracks = sorted(meter.requests.values(), key=lambda track: track.order)
     measured = [track for track in tracks if track.due_ns >= open_ns and track.ended in ("length", "stop")]
     tokens = sum(open_ns < t <= close_ns for track in tracks for t in track.times)
-    power = _power(meter.gpus, open_ns, close_ns)
     herd, n_eff = herd_means(meter.queues, open_ns, close_ns)
     inside = [frame for frame in meter.queues if open_ns <= frame.t_ns <= close_ns]
     return Sample(
@@ -58,8 +59,9 @@ def sample(meter: Meter, stages: int) -> Sample:
         waves=n_eff,
         occupancy=occupancy(meter.stages, stages, open_ns, close_ns),
         queue_depth=sum(frame.waiting for frame in inside) / len(inside) if inside else None,
-        power_w=power,
-        energy_j_per_token=_energy(meter.gpus, power, open_ns, close_ns, tokens),
+        power_w=power(meter.gpus, (open_ns, close_ns)),
+        energy_j_per_token=energy_per_token(meter.gpus, (open_ns, close_ns), tokens),
+        gpus=conditions(meter.gpus, (open_ns, close_ns)),
         requests=_counts(tracks),
         duration_s=seconds,
         preempted=meter.queues[-1].preempted_total - meter.queues[0].preempted_total if meter.queues else 0,
@@ -111,35 +113,6 @@ def herd_means(queues: Sequence[QueueFrame], open_ns: int, close_ns: int) -> tup
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _power(frames: Sequence[GpuFrame], open_ns: int, close_ns: int) -> list[float | None] | None:
-    """Mean watts of each GPU over the window (None: it tells none); None where there is no GPU."""
-    watts: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for frame in frames:
-        readings = watts[frame.index, frame.uuid]
-        if frame.power_watts is not None and open_ns <= frame.t_ns <= close_ns:
-            readings.append(frame.power_watts)
-    return [sum(w) / len(w) if w else None for _, w in sorted(watts.items())] or None
-
-
-def _energy(
-    frames: Sequence[GpuFrame], power: list[float | None] | None, open_ns: int, close_ns: int, tokens: int
-) -> float | None:
-    """Joules a token over all GPUs: by the energy counters where every GPU has one, else mean power times time."""
-    if not tokens or power is None:
-        return None
-    counters: dict[tuple[int, str], list[tuple[int, float]]] = defaultdict(list)
-    for frame in frames:
-        if frame.energy_joules_total is not None and open_ns <= frame.t_ns <= close_ns:
-            counters[frame.index, frame.uuid].append((frame.t_ns, frame.energy_joules_total))
-    spread = [(c[-1][0] - c[0][0], c[-1][1] - c[0][1]) for c in counters.values() if len(c) > 1]
-    seconds = (close_ns - open_ns) / 1e9
-    if len(spread) == len(power) and all(ns > 0 for ns, _ in spread):
-        return sum(joules / (ns / 1e9) for ns, joules in spread) * seconds / tokens
-    if any(watts is None for watts in power):
-        return None
-    return sum(watts for watts in power if watts is not None) * seconds / tokens
 
 
 def _counts(tracks: Sequence[RequestTrack]) -> RequestCounts:

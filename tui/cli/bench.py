@@ -54,6 +54,7 @@ def bench(
     import msgspec
 
     from sessions.bench.text import DEFINITIONS, summary
+    from tui.cli.results_folder import results_folder
 
     workload = msgspec.structs.replace(workload, requests=requests or 0, warmup=warmup)
     points = load_points(workload, concurrency, rate)
@@ -82,13 +83,6 @@ def load_points(
     if rate:
         return [LoadPoint(rate=each) for each in rate]
     return [LoadPoint(concurrency=each) for each in concurrency or (1, 4, 16)]
-
-
-def results_folder() -> Path:
-    """Where kept results lie."""
-    from platformdirs import user_data_path
-
-    return user_data_path("herdscope") / "results"
 
 
 def _measure(
