@@ -432,6 +432,13 @@ class Marker(Message, frozen=True, kw_only=True, tag="marker"):
     text: str
 
 
+class Jumped(Message, frozen=True, kw_only=True, tag="jumped"):
+    """A replay moved along its time line: forget what came before. What was known at `to_ns` (recorder's clock) and
+    the last moments before it follow at once."""
+
+    to_ns: int
+
+
 AnyMessage = (
     SessionHeader
     | Hello
@@ -459,6 +466,7 @@ AnyMessage = (
     | BenchPhase
     | BenchDone
     | Marker
+    | Jumped
 )
 
 KINDS: dict[str, type[Message]] = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyMessage)}

@@ -146,7 +146,7 @@ class Recording:
                 while index < len(self._places) and self._places[index].last_ns < low:
                     index += 1
                 if index == len(self._places):
-                    rest = self._tail(high)
+                    rest = self._tail(high, low)
                     break
                 place = self._places[index]
                 batch = self._segment(place.id, names) if place.first_ns <= high else []
@@ -234,11 +234,11 @@ class Recording:
                 self._cache.popitem(last=False)
         return records
 
-    def _tail(self, until_ns: int) -> list[Recorded | UnknownKind]:
-        query = "SELECT data FROM tail WHERE first_ns <= ? ORDER BY id"
+    def _tail(self, until_ns: int, from_ns: int = -(2**63)) -> list[Recorded | UnknownKind]:
+        query = "SELECT data FROM tail WHERE first_ns <= ? AND last_ns >= ? ORDER BY id"
         records: list[Recorded | UnknownKind] = []
         try:
-            for (data,) in self._database.execute(query, (until_ns,)):
+            for (data,) in self._database.execute(query, (until_ns, from_ns)):
                 for at_ns, raw in unpack_tick(data):
                     message = decode(raw)
                     records.append(message if isinstance(message, UnknownKind) else Recorded(at_ns, message))

@@ -58,7 +58,7 @@ def create(path: str | Path) -> sqlite3.Connection:
             raise RecordingError(f"cannot write {path}: {error.strerror}") from None
     try:
         database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA page_size = 8192")
+        database.execute("PRAGMA page_size = 4096")
         database.execute("PRAGMA journal_mode = WAL")
         # A commit then survives the death of the process; a power cut may cost the last few commits, never the file.
         database.execute("PRAGMA synchronous = NORMAL")

@@ -59,7 +59,7 @@ def test_one_hour_of_eight_gpus(tmp_path: Path) -> None:
         before = time.perf_counter()
         moment = recording.seek(t_ns)
         seeks.append(time.perf_counter() - before)
-        assert moment.state
+        assert moment.state or moment.records
     seeks.sort()
     print(f"open and show the end {opened * 1e3:.1f} ms")
     print(f"seek p50 {seeks[SEEKS // 2] * 1e3:.1f} ms  p99 {seeks[int(SEEKS * 0.99)] * 1e3:.1f} ms")

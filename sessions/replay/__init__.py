@@ -1,0 +1,8 @@
+"""Replay of a recording: the same messages through the same channel interface as a live session."""
+
+from __future__ import annotations
+
+from sessions.replay.channel import ReplayChannel
+from sessions.replay.player import MAX_SPEED, MIN_SPEED, Player
+
+__all__ = ["MAX_SPEED", "MIN_SPEED", "Player", "ReplayChannel"]
