@@ -57,6 +57,15 @@ class Decomposition(msgspec.Struct, frozen=True, kw_only=True):
     bubble: float
 
 
+class GpuBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's recording by the definitions of Holistic Trace Analysis, ns: idle + compute + non_compute = span."""
+
+    idle: int
+    compute: int
+    non_compute: int
+    span: int
+
+
 class RankTime(msgspec.Struct, frozen=True, kw_only=True):
     """Where one rank's window (ns) went."""
 
@@ -65,6 +74,7 @@ class RankTime(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     window: int
     decomposition: Decomposition
+    breakdown: GpuBreakdown | None = None
 
 
 class Communication(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import median
 
 import numpy as np
@@ -13,6 +14,7 @@ from probes.diagnosis.evidence import (
     Communication,
     Decomposition,
     Evidence,
+    GpuBreakdown,
     Parallelism,
     Profiler,
     RankTime,
@@ -20,6 +22,7 @@ from probes.diagnosis.evidence import (
 )
 from probes.diagnosis.rounds import assign_slots
 from probes.traces import intervals
+from probes.traces.breakdown import breakdown
 from probes.traces.classify import OpKind
 from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time, wire_times
 from probes.traces.load import TraceSet
@@ -188,6 +191,7 @@ def _rank_time(trace: RankTrace, split: TimeSplit) -> RankTime:
         label=f"{label}{f' on {trace.device}' if trace.device else ''}",
         window=split.window,
         decomposition=Decomposition(**split.fractions),
+        breakdown=GpuBreakdown(**asdict(breakdown(trace))),
     )
 
 

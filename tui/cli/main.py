@@ -21,6 +21,9 @@ COMMANDS = (
     Entry(
         "probe", "tui.cli.probe:probe", "Diagnose", "Sample GPUs and host without a console and send frames somewhere."
     ),
+    Entry(
+        "diagnose", "tui.cli.diagnose:diagnose", "Diagnose", "Say why it is slow, from traces, a recording or metrics."
+    ),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),

@@ -131,4 +131,5 @@ def _gain_from_sizes(case: Case) -> Band:
         24,
     )
     smaller = curve.at(share)
-    return ordered(1.0, 1.0 / smaller.mid, 1.0 / smaller.low)
+    most = 1.0 / smaller.low
+    return ordered(1.0, most**0.5, most)

@@ -1,0 +1,95 @@
+"""`herdscope diagnose`: why is this slow, from traces, a recording, a metrics scrape or token times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tui.cli.output import json_option, note, print_json
+
+if TYPE_CHECKING:
+    from probes.diagnosis.diagnose import Diagnosis
+    from probes.diagnosis.score import Score
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@json_option
+@click.option("--stages", type=click.IntRange(1, 4096), help="Pipeline stages, where the file does not tell them.")
+@click.option(
+    "--swimlane", type=click.Path(dir_okay=False, path_type=Path), help="Draw who computed when (.svg or .png)."
+)
+@click.option(
+    "--merged",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write one cleaned trace of all ranks on one clock, for ui.perfetto.dev (.json or .json.gz).",
+)
+def diagnose(
+    files: tuple[Path, ...], as_json: bool, stages: int | None, swimlane: Path | None, merged: Path | None
+) -> None:
+    """Say where the time went, how requests move through the stages, what is wrong and what would fix it.
+
+    FILES are the torch-profiler traces of one run (one a rank, merged, a folder or a tar archive), or one recording
+    (.herd), one Prometheus scrape of a server, or one .jsonl of client token times.
+
+    \b
+    Example: herdscope diagnose trace-TP-0-PP-*.json.gz
+             herdscope diagnose session.herd --json
+             curl -s localhost:30000/metrics > m.txt && herdscope diagnose m.txt
+    """
+    from probes.diagnosis.report import as_data, as_text
+
+    for path in files:
+        if not path.exists():
+            raise click.ClickException(f"{path}: no such file")
+    try:
+        diagnosis, scores = _diagnosed(files, stages, merged)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if swimlane is not None:
+        _draw(diagnosis, swimlane)
+    if as_json:
+        print_json(as_data(diagnosis, scores))
+    else:
+        click.echo(as_text(diagnosis, scores))
+
+
+def _diagnosed(files: Sequence[Path], stages: int | None, merged: Path | None) -> tuple[Diagnosis, list[Score]]:
+    from probes.diagnosis.diagnose import diagnose as judge
+    from probes.diagnosis.sources import FileKind, kinds_of
+
+    kind = kinds_of(files)
+    if merged is not None and kind is not FileKind.TRACE:
+        raise click.UsageError("--merged needs traces")
+    if kind is FileKind.RECORDING:
+        from probes.diagnosis.from_recording import diagnose_recording
+
+        return diagnose_recording(files[0], stages)
+    if kind is FileKind.SCRAPE:
+        from probes.diagnosis.from_scrape import evidence_from_scrape
+
+        return judge(evidence_from_scrape(files[0].read_text(errors="replace"), str(files[0]))), []
+    if kind is FileKind.TOKENS:
+        from probes.diagnosis.from_tokens import evidence_from_tokens
+
+        return judge(evidence_from_tokens(files[0].read_text(errors="replace"), str(files[0]), stages)), []
+    from probes.diagnosis.from_traces import evidence_from_traces
+    from probes.traces.load import load
+
+    traces = load(files)
+    if merged is not None:
+        from probes.traces.merged import write_merged
+
+        write_merged(traces, merged)
+        note(f"{merged}: open it at https://ui.perfetto.dev")
+    return judge(evidence_from_traces(traces)), []
+
+
+def _draw(diagnosis: Diagnosis, path: Path) -> None:
+    from probes.diagnosis.swimlane import draw
+
+    draw(diagnosis.evidence, path)
+    note(f"{path}: swimlane of {diagnosis.evidence.stages} stages")
