@@ -30,7 +30,7 @@ _READ_TIMEOUT_S = 1.0
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Something happened to one of the requests asked for: tokens at `t_ns`, or its end."""
+    """Something happened to one of the requests asked for: tokens at `t_ns`, its end, or both at once."""
 
     index: int
     event: TokenEvent | None
@@ -140,12 +140,16 @@ class EngineClient:
                     self.stages[message.stage] = message
 
     def _deliver(self, frame: TokenFrame) -> None:
+        ends = {finished.request: finished for finished in frame.finished}
         for event in frame.events:
-            if waiting := self._waiting.get(event.request):
-                waiting[1].put_nowait(Progress(waiting[0], event, None, frame.t_ns))
-        for finished in frame.finished:
-            if waiting := self._waiting.get(finished.request):
-                waiting[1].put_nowait(Progress(waiting[0], None, finished, frame.t_ns))
+            self._tell(event.request, event, ends.pop(event.request, None), frame.t_ns)
+        for request, finished in ends.items():
+            self._tell(request, None, finished, frame.t_ns)
+
+    def _tell(self, request: str, event: TokenEvent | None, finished: Finished | None, t_ns: int) -> None:
+        if waiting := self._waiting.get(request):
+            index, progress = waiting
+            progress.put_nowait(Progress(index, event, finished, t_ns))
 
     def _end(self, reason: str) -> None:
         self.gone = reason

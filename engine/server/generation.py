@@ -14,7 +14,7 @@ from engine.server.engine_client import EngineClient, Progress
 from engine.server.metrics import ServerMetrics
 from engine.server.replies import Completion, Form, chunk, finish_reason, usage_chunk, whole
 from engine.server.schema import SamplingFields
-from sessions.messages import RequestSpec
+from sessions.messages import Finished, RequestSpec
 
 DONE = b"data: [DONE]\n\n"
 
@@ -72,22 +72,26 @@ class Generation:
         yield DONE
 
     def _take(self, progress: Progress) -> tuple[str, str | None]:
-        """Book what happened; the new text and, at the end, the finish reason."""
+        """Book what happened; the new text and, at the end, the finish reason. Raise ApiError for a request that was
+        refused or broken off."""
         choice = self._choices[progress.index]
+        text = ""
         if progress.event is not None:
-            choice.text += progress.event.text
+            text = progress.event.text
+            choice.text += text
             choice.output_tokens += len(progress.event.tokens)
             self._time_token(progress)
-            return progress.event.text, None
-        assert progress.finished is not None
-        finished = progress.finished
+        if progress.finished is not None:
+            self._end(choice, progress.finished, progress.t_ns)
+        return text, choice.finish_reason
+
+    def _end(self, choice: Completion, finished: Finished, t_ns: int) -> None:
         if finished.reason in ("refused", "failed", "cancelled"):
             status = 400 if finished.reason == "refused" else 503
             raise ApiError(status, f"request {finished.reason}: {finished.detail or 'no reason given'}")
         choice.prompt_tokens, choice.output_tokens = finished.prompt_tokens, finished.output_tokens
         choice.finish_reason = finish_reason(finished)
-        self._metrics.ended(finished, (progress.t_ns - self._begun_ns) / 1e9)
-        return "", choice.finish_reason
+        self._metrics.ended(finished, (t_ns - self._begun_ns) / 1e9)
 
     def _time_token(self, progress: Progress) -> None:
         last = self._last_ns[progress.index]

@@ -62,6 +62,9 @@ class _EngineCollector:
             yield self._gauge("vllm:num_requests_waiting", "Requests waiting for a slot.", frame.waiting)
             used = frame.kv_blocks_used / frame.kv_blocks if frame.kv_blocks else 0.0
             yield self._gauge("vllm:kv_cache_usage_perc", "KV-cache usage; 1 is full.", used)
+            config = GaugeMetricFamily("vllm:cache_config_info", "KV cache.", labels=["model_name", "num_gpu_blocks"])
+            config.add_metric([self._model, str(frame.kv_blocks)], 1)
+            yield config
             yield self._counter("vllm:prompt_tokens", "Prompt tokens processed.", frame.prompt_tokens_total)
             yield self._counter("vllm:generation_tokens", "Tokens generated.", frame.output_tokens_total)
             yield self._counter("vllm:num_preemptions", "Requests preempted.", frame.preempted_total)

@@ -34,7 +34,8 @@ def read_sglang(scrape: Scrape) -> ServerSnapshot:
         waiting=_whole(max(_by_rank(scrape, "sglang:num_queue_reqs").values(), default=None)),
         slots=slots,
         slots_seen=seen,
-        kv_usage=_kv_usage(scrape),
+        kv_used=_whole(max(_by_rank(scrape, "sglang:kv_used_tokens").values(), default=None)),
+        kv_room=_whole(min(_by_rank(scrape, "sglang:max_total_num_tokens").values(), default=None)),
         generated=_whole(scrape.total("sglang:generation_tokens_total")),
         prompted=_whole(scrape.total("sglang:prompt_tokens_total")),
         finished=_whole(scrape.total("sglang:num_requests_total")),
@@ -73,11 +74,6 @@ def _graphs(scrape: Scrape) -> bool | None:
     with_graph = scrape.total("sglang:cuda_graph_passes_total", mode="decode_cuda_graph") or 0
     without = scrape.total("sglang:cuda_graph_passes_total", mode="decode_none") or 0
     return with_graph > without if with_graph + without else None
-
-
-def _kv_usage(scrape: Scrape) -> float | None:
-    used, room = _by_rank(scrape, "sglang:kv_used_tokens"), _by_rank(scrape, "sglang:max_total_num_tokens")
-    return max((used[rank] / room[rank] for rank in used if room.get(rank)), default=None)
 
 
 def _model(scrape: Scrape) -> str:

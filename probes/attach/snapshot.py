@@ -21,7 +21,8 @@ class ServerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     slots: live requests of each slot at this instant, when they are known. slots_seen: sizes of slots that were seen,
     by pipeline rank, which is all that some servers show. graphs: whether decode steps replay CUDA graphs.
-    generated and prompted count tokens since the server started; throughput is the server's own figure.
+    kv_used and kv_room are in the server's own unit (tokens, or blocks). generated and prompted count tokens since the
+    server started; throughput is the server's own figure.
     """
 
     kind: ServerKind
@@ -31,7 +32,8 @@ class ServerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int | None
     slots: list[int] | None = None
     slots_seen: dict[int, int] = {}
-    kv_usage: float | None = None
+    kv_used: int | None = None
+    kv_room: int | None = None
     generated: int | None = None
     prompted: int | None = None
     preempted: int | None = None

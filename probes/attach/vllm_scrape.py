@@ -17,6 +17,7 @@ def read_vllm(scrape: Scrape) -> ServerSnapshot:
     """Read a scrape of vLLM 0.22-0.33 or of our own server."""
     slots = {int(s.labels["slot"]): int(s.value) for s in scrape.all("herdscope_slot_decode_requests")}
     ours = scrape.has_prefix("herdscope_")
+    room = _kv_room(scrape)
     stages = len(scrape.all("herdscope_stage_occupancy_ratio"))
     return ServerSnapshot(
         kind="herdscope" if ours else "vllm",
@@ -25,13 +26,23 @@ def read_vllm(scrape: Scrape) -> ServerSnapshot:
         running=_whole(scrape.total("vllm:num_requests_running")),
         waiting=_whole(scrape.total("vllm:num_requests_waiting")),
         slots=[size for _, size in sorted(slots.items())] if slots else None,
-        kv_usage=scrape.total("vllm:kv_cache_usage_perc"),
+        kv_used=None if room is None else round(room * (scrape.total("vllm:kv_cache_usage_perc") or 0.0)),
+        kv_room=room,
         generated=_whole(scrape.total("vllm:generation_tokens_total")),
         prompted=_whole(scrape.total("vllm:prompt_tokens_total")),
         preempted=_whole(scrape.total("vllm:num_preemptions_total")),
         finished=_whole(scrape.total("vllm:request_success_total")),
         not_exposed=[] if ours else [_SLOTS, _PROFILE],
     )
+
+
+def _kv_room(scrape: Scrape) -> int | None:
+    """Blocks of the KV cache, which stand in a label."""
+    for sample in scrape.all("vllm:cache_config_info"):
+        blocks = sample.labels.get("num_gpu_blocks", "")
+        if blocks.isdigit():
+            return int(blocks)
+    return None
 
 
 def _model(scrape: Scrape) -> str:

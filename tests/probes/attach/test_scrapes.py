@@ -19,7 +19,7 @@ def test_a_real_scrape_of_sglang_shows_slots_of_15_and_1(shared_data: Path) -> N
     assert snapshot.generated == 8338
     assert snapshot.graphs is True
     assert snapshot.throughput is None, "per-stage figures are of slots: neither one nor their sum is the throughput"
-    assert snapshot.kv_usage == pytest.approx(0.00164, rel=0.02)
+    assert (snapshot.kv_used, snapshot.kv_room) == (2928, 1782482)
 
 
 @pytest.mark.parametrize("name", ["vllm_metrics.txt", "vllm_metrics_pp2.txt"])
@@ -30,6 +30,9 @@ def test_a_real_scrape_of_vllm_says_what_it_does_not_show(shared_data: Path, nam
     assert snapshot.slots is None
     assert [entry.what for entry in snapshot.not_exposed] == ["slot sizes", "stage occupancy"]
     assert snapshot.graphs is None
+    assert snapshot.kv_room is not None
+    assert snapshot.kv_used is not None
+    assert 0 < snapshot.kv_used < snapshot.kv_room
 
 
 def test_our_own_server_shows_its_slots() -> None:

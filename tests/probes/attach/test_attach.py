@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probes.attach.http import ServerError, ServerHttp
+from probes.attach.http_target import HttpTarget
+from probes.attach.openai_stream import StreamError, read_line
+from probes.attach.recognise import recognise
+from probes.attach.watcher import ServerWatcher
+from sessions.messages import EngineState, Fault, Marker, Message, QueueFrame, RequestSpec, TokenFrame
+from tests.probes.attach.stub_server import StubServer
+
+
+@pytest.fixture
+def sglang(shared_data: Path) -> Iterator[StubServer]:
+    stub = StubServer("sglang", (shared_data / "servers" / "sglang_metrics_pp2.txt").read_text())
+    yield stub
+    stub.close()
+
+
+@pytest.fixture
+def vllm(shared_data: Path) -> Iterator[StubServer]:
+    stub = StubServer("vllm", (shared_data / "servers" / "vllm_metrics_pp2.txt").read_text())
+    yield stub
+    stub.close()
+
+
+def test_recognises_sglang_with_its_slots(sglang: StubServer) -> None:
+    server = recognise(ServerHttp(sglang.url + "/v1"))
+    assert (server.kind, server.version, server.pp, server.slots) == ("sglang", "0.5.15", 2, 2)
+    assert server.max_context == 4096
+
+
+def test_recognises_vllm(vllm: StubServer) -> None:
+    server = recognise(ServerHttp(vllm.url))
+    assert (server.kind, server.version, server.models) == ("vllm", "0.32.0", ["tiny"])
+    assert server.pp is None
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://h", "http://"])
+def test_a_wrong_address_is_named(url: str) -> None:
+    with pytest.raises(ServerError, match="write http"):
+        ServerHttp(url)
+
+
+def test_nobody_there_is_said() -> None:
+    with pytest.raises(ServerError, match="cannot be reached"):
+        recognise(ServerHttp("http://127.0.0.1:9"))
+
+
+def test_the_watcher_tells_sglangs_slots_as_a_queue_frame(sglang: StubServer) -> None:
+    http = ServerHttp(sglang.url)
+    seen: list[Message] = []
+    watcher = ServerWatcher(http, recognise(http), "h/probe/1", seen.append)
+    watcher.scrape_once()
+    frame = seen[-1]
+    assert isinstance(frame, QueueFrame)
+    assert [slot.decode for slot in frame.slots] == [15, 1]
+    assert (frame.running, frame.waiting, frame.output_tokens_total) == (16, 0, 8338)
+
+
+def test_the_watcher_says_what_vllm_does_not_expose_once(vllm: StubServer) -> None:
+    http = ServerHttp(vllm.url)
+    seen: list[Message] = []
+    watcher = ServerWatcher(http, recognise(http), "h/probe/1", seen.append)
+    watcher.scrape_once()
+    watcher.scrape_once()
+    notes = [message.text for message in seen if isinstance(message, Marker)]
+    assert len(notes) == 2
+    assert notes[0].startswith("slot sizes: not exposed by vLLM 0.32.0: ")
+    assert sum(isinstance(message, QueueFrame) for message in seen) == 2
+
+
+def test_a_server_that_dies_is_a_fault_and_its_return_is_noticed(vllm: StubServer) -> None:
+    http = ServerHttp(vllm.url)
+    seen: list[Message] = []
+    watcher = ServerWatcher(http, recognise(http), "h/probe/1", seen.append)
+    vllm.failing = True
+    for _ in range(4):
+        watcher.scrape_once()
+    faults = [message for message in seen if isinstance(message, Fault)]
+    assert len(faults) == 1
+    assert "answered 500" in faults[0].cause
+    vllm.failing = False
+    watcher.scrape_once()
+    states = [message.phase for message in seen if isinstance(message, EngineState)]
+    assert states == ["failed", "ready"]
+
+
+def test_real_streams_of_vllm_are_counted_as_the_server_counts_them(shared_data: Path) -> None:
+    for name in ("vllm_completions.sse", "vllm_chat.sse"):
+        pieces = [
+            piece
+            for line in (shared_data / "servers" / name).read_text().splitlines()
+            if (piece := read_line(line, 1)) is not None
+        ]
+        usages = [piece.output_tokens for piece in pieces if piece.output_tokens is not None]
+        assert sum(piece.tokens for piece in pieces) == (usages[-1] if usages else 4)
+        assert [piece.finish_reason for piece in pieces if piece.finish_reason] == ["length"]
+
+
+def test_an_error_inside_a_stream_is_raised() -> None:
+    with pytest.raises(StreamError, match="engine is gone"):
+        read_line('data: {"error": {"message": "the engine is gone"}}', 1)
+    with pytest.raises(StreamError, match="malformed"):
+        read_line("data: {nonsense", 1)
+
+
+def collect(target: HttpTarget, ends: int) -> list[TokenFrame]:
+    frames: list[TokenFrame] = []
+    deadline = time.monotonic() + 20
+    while sum(len(frame.finished) for frame in frames) < ends:
+        assert time.monotonic() < deadline
+        frames += [m for m in target.advance(time.monotonic_ns() + 10**9) if isinstance(m, TokenFrame)]
+    return frames
+
+
+def test_load_through_the_openai_endpoint(vllm: StubServer) -> None:
+    http = ServerHttp(vllm.url)
+    target = HttpTarget(http, recognise(http), "h/bench/1")
+    assert target.submit([RequestSpec(f"r{n}", [1, 2, 3], 8, ignore_eos=True) for n in range(5)]) == ""
+    frames = collect(target, 5)
+    finished = [end for frame in frames for end in frame.finished]
+    assert {(end.reason, end.prompt_tokens, end.output_tokens) for end in finished} == {("length", 5, 8)}
+    assert sum(len(event.tokens) for frame in frames for event in frame.events) == 40
+    body = vllm.posted[0][1]
+    assert (body["ignore_eos"], body["prompt"], body["stream_options"]) == (True, [1, 2, 3], {"include_usage": True})
+    target.close()
+
+
+def test_a_refused_request_is_accounted_for(vllm: StubServer) -> None:
+    http = ServerHttp(vllm.url)
+    target = HttpTarget(http, recognise(http), "h/bench/1")
+    target.submit([RequestSpec("r", "refuse", 8)])
+    (end,) = [end for frame in collect(target, 1) for end in frame.finished]
+    assert end.reason == "refused"
+    assert "too long" in end.detail
+    target.close()
