@@ -12,11 +12,17 @@ from typing import Any
 
 import msgspec
 
+from engine.checkpoint.model_config import DeepseekV3Config, ModelConfig, Qwen3MoeConfig
 from engine.config import ConfigError
 from engine.emulated.configs import CONFIGS
+from engine.presets import PRESETS
 
 KERNELS_PER_LAYER = 45
 """Kernels that a stock server runs a layer: 49 ms eager over 48 layers at 22 us a launch (docs/emulation.md)."""
+
+
+_WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+"""Bytes a parameter by the config's dtype."""
 
 
 class ModelProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +90,15 @@ def load_model(name: str) -> ModelProfile:
     """The profile of a preset, a checkpoint folder or a config.json. Raise ConfigError naming what is missing."""
     if name in CONFIGS:
         return profile_of(name, CONFIGS[name])
+    if name in PRESETS:
+        return profile_of(name, _config_of(PRESETS[name]))
     path = Path(name)
     if path.is_dir():
         path = path / "config.json"
     if not path.is_file():
-        raise ConfigError(f"model: {name!r} is no preset ({', '.join(CONFIGS)}), checkpoint folder or config.json")
+        raise ConfigError(
+            f"model: {name!r} is no preset ({', '.join({**CONFIGS, **PRESETS})}), checkpoint folder or config.json"
+        )
     try:
         config = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
@@ -109,7 +119,8 @@ def profile_of(name: str, config: dict[str, Any]) -> ModelProfile:
     if experts and not 1 <= top_k <= experts:
         raise ConfigError(f"model: {name}: num_experts_per_tok must be from 1 to {experts}, not {top_k}")
     dense_layers = min(layers, read.whole("first_k_dense_replace", 0)) if experts else layers
-    width = _weight_width(config.get("torch_dtype") or config.get("dtype") or "bfloat16")
+    dtype = str(config.get("torch_dtype") or config.get("dtype") or "bfloat16").removeprefix("torch.")
+    width = _WIDTHS.get(dtype, 2.0)
     expert_width, other_width = _quantised_widths(outer, config, width)
     attention = _mla(read) if config.get("kv_lora_rank") else _gqa(read, hidden)
     expert_parameters = 3 * hidden * read.whole("moe_intermediate_size", 0 if not experts else None)
@@ -118,7 +129,7 @@ def profile_of(name: str, config: dict[str, Any]) -> ModelProfile:
     return ModelProfile(
         name=name,
         architecture=_architecture(outer, config),
-        dtype="int4" if expert_width < 1 else "float8" if expert_width == 1 else str(config.get("dtype", "bfloat16")),
+        dtype="int4" if expert_width < 1 else "float8" if expert_width < 1.5 else dtype,
         layers=layers,
         dense_layers=dense_layers,
         hidden=hidden,
@@ -141,6 +152,37 @@ def profile_of(name: str, config: dict[str, Any]) -> ModelProfile:
         score_flops=attention.score_flops,
         max_context=read.whole("max_position_embeddings", 131072),
     )
+
+
+def _config_of(preset: ModelConfig) -> dict[str, Any]:
+    """A preset of the engine in the words of config.json."""
+    config: dict[str, Any] = {
+        "model_type": preset.family,
+        "num_hidden_layers": preset.layers,
+        "hidden_size": preset.hidden,
+        "vocab_size": preset.vocab,
+        "num_attention_heads": preset.heads,
+        "n_routed_experts": preset.experts,
+        "num_experts_per_tok": preset.experts_per_token,
+        "moe_intermediate_size": preset.expert_inner,
+        "max_position_embeddings": preset.max_positions,
+        "torch_dtype": preset.dtype,
+    }
+    match preset:
+        case Qwen3MoeConfig():
+            config |= {"num_key_value_heads": preset.kv_heads, "head_dim": preset.head_dim}
+        case DeepseekV3Config():
+            config |= {
+                "q_lora_rank": preset.q_lora,
+                "kv_lora_rank": preset.kv_lora,
+                "qk_nope_head_dim": preset.nope_dim,
+                "qk_rope_head_dim": preset.rope_dim,
+                "v_head_dim": preset.value_dim,
+                "first_k_dense_replace": preset.dense_layers,
+                "intermediate_size": preset.dense_inner,
+                "n_shared_experts": preset.shared_experts,
+            }
+    return config
 
 
 class _Attention(msgspec.Struct, frozen=True):
@@ -168,11 +210,6 @@ def _gqa(read: _Reader, hidden: int) -> _Attention:
     kv_heads = read.whole("num_key_value_heads", heads)
     size = read.whole("head_dim", hidden // heads)
     return _Attention(hidden * size * 2 * (heads + kv_heads), 0, 2 * kv_heads * size, kv_heads, 4.0 * heads * size)
-
-
-def _weight_width(dtype: object) -> float:
-    widths = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
-    return widths.get(str(dtype).removeprefix("torch."), 2.0)
 
 
 def _quantised_widths(outer: dict[str, Any], config: dict[str, Any], width: float) -> tuple[float, float]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--label", default="", help="A name for the run, shown when runs are compared.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the result to this file.")
 @click.option("--save", is_flag=True, help="Also keep the result among the user's own.")
+@click.option("--wall", is_flag=True, help="Run an emulated cluster in wall time, not in virtual time.")
 @json_option
 @workload_options
 @engine_options
@@ -40,6 +41,7 @@ def bench(
     label: str,
     output: Path | None,
     save: bool,
+    wall: bool,
     as_json: bool,
     workload: Workload,
     engine: EngineChoice,
@@ -50,6 +52,7 @@ def bench(
     Example: herdscope bench --pp 4 --async-depth 4 --admission greedy --concurrency 16
              herdscope bench --concurrency 1,4,16 --repeat 5 --output before.json
              herdscope bench --workload mooncake:trace.jsonl --speed 20 --prompt-cap 256 --json
+             herdscope bench --emulate 8x-rtx-pro-6000 --model kimi-k2.6 --concurrency 8
     """
     import msgspec
 
@@ -58,7 +61,10 @@ def bench(
 
     workload = msgspec.structs.replace(workload, requests=requests or 0, warmup=warmup)
     points = load_points(workload, concurrency, rate)
-    result = _measure(engine, connect, workload, points, repeat, label)
+    if engine.values["emulate"] is not None and connect is None and not wall:
+        result = _measure_virtual(engine, workload, points, repeat, label)
+    else:
+        result = _measure(engine, connect, workload, points, repeat, label)
     for path in [*([output] if output else []), *([results_folder() / f"{result.run}.json"] if save else [])]:
         _write(path, result)
     if as_json:
@@ -83,6 +89,29 @@ def load_points(
     if rate:
         return [LoadPoint(rate=each) for each in rate]
     return [LoadPoint(concurrency=each) for each in concurrency or (1, 4, 16)]
+
+
+def _measure_virtual(
+    engine: EngineChoice, workload: Workload, points: list[LoadPoint], repeat: int, label: str
+) -> BenchResult:
+    """On the emulated cluster, whose time passes as fast as it can be computed."""
+    from engine.emulated.target import VirtualTarget
+    from sessions.bench.runner import run_bench
+    from tui.cli.progress import progress_bar
+
+    try:
+        target = VirtualTarget(engine.config())
+        with progress_bar("bench, emulated") as show:
+            return run_bench(
+                target,
+                workload,
+                points,
+                repeat=repeat,
+                report=lambda progress: show(progress.fraction, f"{progress.detail} {progress.phase}"),
+                label=label,
+            )
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _measure(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
 from sessions.knobs import KnobError, Knobs, parse_knob
 
 KNOBS = ("async_depth", "admission", "max_micro_batch", "cuda_graphs", "parallelism")
@@ -26,11 +26,11 @@ def resolve(chosen: dict[str, Any]) -> EngineConfig:
     fields["device"] = "cuda" if gpus else "cpu"
     if "model" not in fields:
         fields["model"] = str(tiny_folder())
-    if "pp" not in fields:
-        fields["pp"] = 1 if fields.get("ep", 1) > 1 else gpus or cpu_stages()
     try:
+        if "pp" not in fields:
+            fields["pp"] = 1 if fields.get("ep", 1) > 1 else _stages(fields, gpus)
         return msgspec.convert({**fields, "knobs": _knobs(chosen, fields, gpus)}, EngineConfig)
-    except (KnobError, msgspec.ValidationError) as error:
+    except (ConfigError, KnobError, msgspec.ValidationError) as error:
         raise click.UsageError(str(error)) from error
 
 
@@ -46,6 +46,16 @@ def _knobs(chosen: dict[str, Any], fields: dict[str, Any], gpus: int) -> dict[st
         **{name: chosen[name] for name in KNOBS if name in chosen},
     }
     return {**msgspec.structs.asdict(Knobs()), **{name: parse_knob(name, value) for name, value in knobs.items()}}
+
+
+def _stages(fields: dict[str, Any], gpus: int) -> int:
+    """One stage a GPU, emulated ones included. Raise ConfigError for a profile or a model that is not there."""
+    if "emulate" not in fields:
+        return gpus or cpu_stages()
+    from engine.emulated.hardware import load_hardware
+    from engine.emulated.model_profile import load_model
+
+    return min(load_hardware(fields["emulate"]).count, load_model(fields["model"]).layers)
 
 
 def cuda_devices() -> int:

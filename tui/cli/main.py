@@ -24,6 +24,7 @@ COMMANDS = (
     Entry(
         "diagnose", "tui.cli.diagnose:diagnose", "Diagnose", "Say why it is slow, from traces, a recording or metrics."
     ),
+    Entry("whatif", "tui.cli.whatif:whatif", "Diagnose", "Sweep knobs, GPUs and load on the emulated cluster."),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),

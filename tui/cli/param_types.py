@@ -53,6 +53,22 @@ class PositiveNumbers(click.ParamType[tuple[float, ...]]):
         return numbers
 
 
+class Choices(click.ParamType[tuple[str, ...]]):
+    """Words out of a given set, separated by commas: `greedy,capped`; also a list, or one word, in the config file."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+        self.name = "|".join(words) + ",..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        parts = value if isinstance(value, (list, tuple)) else str(value).split(",")
+        words = tuple(str(part).strip() for part in parts)
+        wrong = [word for word in words if word not in self._words]
+        if wrong or not words:
+            self.fail(f"{', '.join(wrong) or value!r} is not among {', '.join(self._words)}", param, ctx)
+        return words
+
+
 ON_OFF = OnOff()
 WHOLE_NUMBERS = WholeNumbers()
 POSITIVE_NUMBERS = PositiveNumbers()
