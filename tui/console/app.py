@@ -182,7 +182,11 @@ class ConsoleApp(App[int]):
             self.screen.dismiss(False)
         if fault is not None:
             restartable = fault.restartable and session.restartable
-            self.push_screen(FaultDialog(fault, restartable), lambda restart: restart and self.restart_engine())
+            self.push_screen(FaultDialog(fault, restartable), self._fault_answered)
+
+    def _fault_answered(self, restart: bool | None) -> None:
+        if restart:
+            self.restart_engine()
 
     # --- actions -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from sessions.channel.interface import Channel, RequestTimeout
@@ -11,18 +12,21 @@ from tui.console.store.store import Store
 
 
 class FakeChannel:
-    """Answers every command with `ok`, or not at all when `silent`."""
+    """Answers every command with `ok` or a refusal; not in time when `silent`; not for the test's length on `hold`."""
 
     source = "host-abc123/console/2"
 
-    def __init__(self, ok: bool = True, silent: bool = False, reason: str = "not now") -> None:
+    def __init__(self, ok: bool = True, silent: bool = False, hold: bool = False, reason: str = "not now") -> None:
         self.asked: list[Command] = []
         self.ok = ok
         self.silent = silent
+        self.hold = hold
         self.reason = reason
 
     async def ask(self, command: Command, timeout_s: float) -> Reply:
         self.asked.append(command)
+        if self.hold:
+            await asyncio.sleep(60)
         if self.silent:
             raise RequestTimeout(f"no reply within {timeout_s:g} s")
         common = {"source": "engine", "t_ns": command.t_ns, "id": command.id, "to": self.source, "ok": self.ok}

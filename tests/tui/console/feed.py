@@ -1,4 +1,4 @@
-"""A synthetic feed: what an engine on p stages would tell in a herd, and evenly spread. Time is made up, so it repeats."""
+"""A synthetic feed: what an engine on p stages tells in a herd, and evenly spread. Its time is made up."""
 
 from __future__ import annotations
 
@@ -156,24 +156,7 @@ class Feed:
                 finished_total=self.tokens // 64,
             )
         )
-        for i in range(self.gpus):
-            messages.append(
-                GpuFrame(
-                    source="host-abc123/console/2",
-                    t_ns=now,
-                    index=i,
-                    uuid=f"GPU-{i}",
-                    name="RTX PRO 6000",
-                    power_watts=self.watts + 5 * ((i * 7 + now // TICK) % 4),
-                    power_limit_watts=600.0,
-                    memory_used_bytes=78 << 30,
-                    memory_total_bytes=96 << 30,
-                    utilization_ratio=0.97 if i == 0 else 0.3,
-                    sm_clock_hertz=2.1e9,
-                    temperature_celsius=41.0 + i % 5,
-                    emulated=self.emulated,
-                )
-            )
+        messages += [self._gpu(i, now) for i in range(self.gpus)]
         messages.append(
             HostFrame(
                 source="host-abc123/console/2",
@@ -191,6 +174,23 @@ class Feed:
             )
         )
         return messages
+
+    def _gpu(self, i: int, now: int) -> GpuFrame:
+        return GpuFrame(
+            source="host-abc123/console/2",
+            t_ns=now,
+            index=i,
+            uuid=f"GPU-{i}",
+            name="RTX PRO 6000",
+            power_watts=self.watts + 5 * ((i * 7 + now // TICK) % 4),
+            power_limit_watts=600.0,
+            memory_used_bytes=78 << 30,
+            memory_total_bytes=96 << 30,
+            utilization_ratio=0.97 if i == 0 else 0.3,
+            sm_clock_hertz=2.1e9,
+            temperature_celsius=41.0 + i % 5,
+            emulated=self.emulated,
+        )
 
 
 def herd(**more: object) -> Feed:

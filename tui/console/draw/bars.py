@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.style import Style
 
 from tui.console.draw.palette import STRONG, TRACK
 from tui.console.draw.row import Row
 
+UPRIGHT = " ▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -15,6 +18,14 @@ def bar_text(ratio: float, width: int) -> str:
     eighths = round(min(1.0, max(0.0, ratio)) * width * 8)
     full, part = divmod(eighths, 8)
     return "█" * full + (EIGHTHS[part] if part else "")
+
+
+def upright(ratios: Sequence[float], height: int) -> list[str]:
+    """One upright bar a ratio (0 to 1), `height` lines tall, the top line first."""
+    eighths = [round(min(1.0, max(0.0, ratio)) * height * 8) for ratio in ratios]
+    return [
+        "".join(UPRIGHT[min(8, max(0, count - 8 * (height - 1 - line)))] for count in eighths) for line in range(height)
+    ]
 
 
 def add_bar(row: Row, ratio: float, width: int, style: Style, mark: float | None = None) -> None:

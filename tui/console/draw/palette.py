@@ -1,7 +1,7 @@
 """Colours and styles. Every segment gets one of these: a segment without a style breaks under NO_COLOR.
 
-Slots use the Tol bright scheme, which keeps its colours apart for colour-blind readers and in 16-colour terminals; a
-digit always says the same as the colour.
+Slots use the Tol bright scheme, which keeps its seven colours apart for colour-blind readers and in 16-colour
+terminals, and an orange, so that the slots of an eight-stage pipeline all differ; a digit always says the same.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ SLOT_COLOURS = (
     ("#228833", "#ffffff"),
     ("#aa3377", "#ffffff"),
     ("#bbbbbb", BACKGROUND),
+    ("#dd8833", BACKGROUND),
 )
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

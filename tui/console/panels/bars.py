@@ -56,7 +56,8 @@ class HeaderBar(Panel, can_focus=False):
             right.append((f"{store.frames_lost} frames lost ", WARN))
         if store.emulated:
             right += [(" EMULATED ", BADGE), (" ", TEXT)]
-        right.append((f"{clock(store.now_ns - store.began_ns)} ", DIM))
+        if store.now_ns:
+            right.append((f"{clock(store.now_ns - store.began_ns)} ", DIM))
         return [row.right(width, *right).strip(width)]
 
     def _phase(self, row: Row) -> None:

@@ -7,15 +7,16 @@ from collections.abc import Hashable
 from textual.strip import Strip
 
 from sessions.messages import GpuFrame, ProcessSample
-from tui.console.draw.bars import add_bar
+from tui.console.draw.bars import add_bar, upright
 from tui.console.draw.palette import ACCENT, BAD, DIM, FAINT, TEXT, WARN
 from tui.console.draw.row import Row, text_line
 from tui.console.draw.units import percent, size
 from tui.console.panels.panel import Panel
 from tui.console.store.gpus import Gpu
 
-WIDE = 64
+MIDDLE, WIDE = 50, 76
 CELL_WIDTH = 18
+SKYLINE_LABEL = 5
 SPIN_UTILIZATION, SPIN_POWER = 0.9, 0.4
 
 
@@ -47,15 +48,16 @@ class GpusPanel(Panel):
         columns = -(-len(gpus) // height)
         if columns == 1:
             return [self._gpu_row(gpu, width) for gpu in gpus]
-        columns = min(columns, max(1, width // CELL_WIDTH))
-        return _in_columns([self._gpu_cell(gpu, width // columns - 1) for gpu in gpus], columns, width, height)
+        if columns * CELL_WIDTH <= width:
+            return _in_columns([self._gpu_cell(gpu, width // columns - 1) for gpu in gpus], columns, width, height)
+        return self._skyline(gpus, width, height)
 
     def _gpu_row(self, gpu: Gpu, width: int) -> Strip:
         frame = gpu.frame
         row = Row().add(f"{frame.index:>3} ", ACCENT)
         if gpu.stale(self.store.now_ns):
             return row.add("no reading for 3 s", BAD).strip(width)
-        details = _details(frame) if width >= WIDE else ""
+        details = _details(frame, width)
         watts = _watts(frame)
         room = width - row.width - len(watts) - len(details) - 2
         self._power_bar(row, frame, max(4, room))
@@ -73,6 +75,26 @@ class GpusPanel(Panel):
         self._power_bar(row, frame, max(3, width - row.width - len(watts)))
         return row.add(watts, TEXT)
 
+    def _skyline(self, gpus: list[Gpu], width: int, height: int) -> list[Strip]:
+        """One upright bar a GPU, for more GPUs than there is room for figures; the extremes are named."""
+        watts = [(gpu.frame.power_watts, gpu.frame.index) for gpu in gpus if gpu.frame.power_watts is not None]
+        head = Row()
+        if watts:
+            for name, (value, index) in (("least", min(watts)), ("most", max(watts))):
+                head.add(f" {name} ", DIM).add(f"{value:.0f} W", TEXT).add(f" (GPU {index}) ", DIM)
+        lost = sum(gpu.stale(self.store.now_ns) for gpu in gpus)
+        head.add(f" {lost} without reading" if lost else "", BAD)
+        each = width - SKYLINE_LABEL
+        chunks = [gpus[i : i + each] for i in range(0, len(gpus), each)][: max(1, height - 1)]
+        tall = max(1, (height - 1) // len(chunks))
+        strips = [head.strip(width)]
+        for chunk in chunks:
+            levels = [_ratio(gpu.frame) for gpu in chunk]
+            for line, text in enumerate(upright(levels, tall)):
+                label = f"{chunk[0].frame.index:>3} " if line == tall - 1 else ""
+                strips.append(Row().add(label, ACCENT).to(SKYLINE_LABEL).add(text, ACCENT).strip(width))
+        return strips[:height]
+
     def _power_bar(self, row: Row, frame: GpuFrame, width: int) -> None:
         limit = frame.power_limit_watts
         expected = self.store.expected.watts.get(frame.index) if self.store.expected else None
@@ -86,10 +108,7 @@ class GpusPanel(Panel):
         if not samples:
             return [text_line(width, " No GPU here, and no engine process seen yet.", DIM)]
         samples.sort(key=lambda s: (s.rank is None, s.rank or 0, s.role))
-        columns = -(-len(samples) // height)
-        if columns == 1:
-            return [_process_row(sample, width).strip(width) for sample in samples]
-        columns = min(columns, max(1, width // CELL_WIDTH))
+        columns = min(-(-len(samples) // height), max(1, width // CELL_WIDTH))
         return _in_columns([_process_row(s, width // columns - 1) for s in samples], columns, width, height)
 
 
@@ -119,6 +138,12 @@ def _in_columns(parts: list[Row], columns: int, width: int, height: int) -> list
     return strips
 
 
+def _ratio(frame: GpuFrame) -> float:
+    if frame.power_watts is None or not frame.power_limit_watts:
+        return 0.0
+    return frame.power_watts / frame.power_limit_watts
+
+
 def _watts(frame: GpuFrame) -> str:
     if frame.power_watts is None:
         return f"n/a ({frame.unavailable.get('power_watts', 'not reported')})"
@@ -126,9 +151,14 @@ def _watts(frame: GpuFrame) -> str:
     return f"{frame.power_watts:5.0f}{limit} W"
 
 
-def _details(frame: GpuFrame) -> str:
-    parts = [f"  util {percent(frame.utilization_ratio):>5}", f"  {size(frame.memory_used_bytes):>8}"]
-    if frame.temperature_celsius is not None:
+def _details(frame: GpuFrame, width: int) -> str:
+    """What there is room for beside the bar; the same length for every GPU, so that the bars align."""
+    if width < MIDDLE:
+        return ""
+    parts = [f"  util {percent(frame.utilization_ratio):>5}"]
+    if width >= WIDE:
+        parts.append(f"  {size(frame.memory_used_bytes):>8}")
+    if width >= WIDE and frame.temperature_celsius is not None:
         parts.append(f"  {frame.temperature_celsius:.0f} °C")
     parts.append("  spin" if _spinning(frame) else "      ")
     return "".join(parts)

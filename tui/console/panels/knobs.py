@@ -34,13 +34,13 @@ SHORT_TITLES: dict[KnobName, str] = {
     "parallelism": "parallel",
 }
 ADMISSION_NOTES = {
-    "greedy": "first free slot takes all, as SGLang and vLLM do",
-    "capped": "a slot holds at most its even share",
-    "decode-cap": "decodes capped, prefill by token budget",
-    "rebalance": "requests move between slots",
+    "greedy": "first free slot takes all",
+    "capped": "at most the even share",
+    "decode-cap": "decodes capped only",
+    "rebalance": "requests change slots",
 }
 VALUE_COLUMN = 22
-NOTE_COLUMN = 33
+NOTE_COLUMN = 32
 
 
 class KnobsPanel(Panel):
@@ -74,14 +74,14 @@ class KnobsPanel(Panel):
         for action in ACTIONS[name]:
             row.add(self.view.key_of(action), clickable(FAINT if unavailable else KEY, action)).add(" ")
         main = ACTIONS[name][0]
-        row.to(5).add(TITLES[name], clickable(DIM, main)).to(VALUE_COLUMN)
+        row.to(6).add(TITLES[name], clickable(DIM, main)).to(VALUE_COLUMN)
         row.add(knob_text(getattr(knobs, name)), clickable(DIM if unavailable else STRONG, main))
         pending = self.view.pending.get(name)
         if pending is not None:
             row.add(f" → {knob_text(pending)} …", WARN)
         row.to(NOTE_COLUMN)
         if unavailable:
-            row.add(f"unavailable: {unavailable}", WARN)
+            row.add(f"n/a: {unavailable}", WARN)
         else:
             row.add(self._note(name, knobs), DIM)
         return row.strip(width)
@@ -94,15 +94,15 @@ class KnobsPanel(Panel):
         stages = self.store.engine.stages if self.store.engine else 1
         extra = knobs.async_depth - stages
         if extra >= 0:
-            return f"= SGLang's {knobs.async_depth} slots: pp {stages} + depth {extra}"
-        return f"SGLang has at least {stages} slots (pp {stages} + depth 0)"
+            return f"SGLang: pp {stages} + depth {extra}"
+        return f"SGLang: at least pp {stages}"
 
     def _load_row(self, width: int) -> Strip:
         load = self.store.load
         row = Row()
         for action in ("load.up", "load.down"):
             row.add(" ").add(self.view.key_of(action), clickable(KEY, action))
-        row.to(5).add("load", DIM).to(VALUE_COLUMN)
+        row.to(6).add("load", DIM).to(VALUE_COLUMN)
         if load is None:
             return row.add("none", DIM).strip(width)
         value = f"C {load.concurrency}" if load.concurrency is not None else f"{load.rate or 0:g} req/s"

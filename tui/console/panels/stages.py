@@ -16,7 +16,7 @@ from tui.console.panels.panel import Panel
 from tui.console.panels.timebase import Timebase
 from tui.console.store.lanes import Lane, LaneSpan
 
-LABEL_WIDTH = 10
+LABEL_WIDTH = 11
 EDGE_WIDTH = 6
 BUBBLE_WINDOW_NS = 5_000_000_000
 SOLID, LITTLE = 0.5, 0.03
@@ -113,7 +113,7 @@ class StagesPanel(Panel):
         if engine is not None and engine.stages <= 1 and len(self.store.lanes) > 1:
             return f"R{lane.rank}", ""
         layers = f"{info.first_layer}-{info.last_layer - 1}" if info and info.last_layer > info.first_layer else ""
-        return f"S{lane.stage}", layers[: LABEL_WIDTH - 5]
+        return f"S{lane.stage}", layers[: LABEL_WIDTH - 6]
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.scroll_lanes(1)

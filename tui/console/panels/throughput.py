@@ -63,17 +63,22 @@ class ThroughputPanel(Panel):
 
     def _figures(self, now: float, width: int) -> Strip:
         row = Row().add(f" {quantity(now)}", STRONG).add(" tok/s", TEXT)
-        queue = self.store.queue
-        if queue and queue.running:
-            row.add(f"   {quantity(now / queue.running)}", TEXT).add(" a stream", DIM)
-        if expected := self.store.expected:
-            style = GOOD if now >= expected.low else WARN
-            row.add("   expected ", DIM).add(f"{quantity(expected.low)}-{quantity(expected.high)}", style)
-        if prompt := self.store.prompt_rate.series.last:
-            row.add(f"   {quantity(prompt)}", TEXT).add(" prompt tok/s", DIM)
+        queue, expected = self.store.queue, self.store.expected
+        prompt = self.store.prompt_rate.series.last
         watts = sum(gpu.frame.power_watts or 0.0 for gpu in self.store.gpus.values())
+        parts: list[Row] = []
+        if expected is not None:
+            band = f"{quantity(expected.low)}-{quantity(expected.high)}"
+            parts.append(Row().add("expected ", DIM).add(band, GOOD if now >= expected.low else WARN))
+        if queue and queue.running:
+            parts.append(Row().add(quantity(now / queue.running), TEXT).add(" a stream", DIM))
         if watts and now >= 1:
-            row.add(f"   {watts / now:.2f}", TEXT).add(" J/token", DIM)
+            parts.append(Row().add(quantity(watts / now), TEXT).add(" J/token", DIM))
+        if prompt:
+            parts.append(Row().add(quantity(prompt), TEXT).add(" prompt tok/s", DIM))
+        for part in parts:
+            if row.width + part.width + 3 <= width:
+                row.add("   ").extend(part)
         return row.strip(width)
 
     def _window(self, cells: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
@@ -31,8 +31,9 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll(id="help-box", classes="dialog") as box:
             box.border_title = "Help"
             box.border_subtitle = "esc closes"
-            yield Static(self._panels(), id="help-panels")
-            yield Static(self._keys(), id="help-keys")
+            with Horizontal(id="help-columns"):
+                yield Static(self._keys(), id="help-keys")
+                yield Static(self._panels(), id="help-panels")
 
     def on_mount(self) -> None:
         self.query_one("#help-box").focus()

@@ -9,7 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
-from tui.console.draw.palette import ACCENT_STRONG, DIM, KEY, STRONG, TEXT, WARN
+from tui.console.draw.palette import DIM, KEY, STRONG, TEXT, WARN
 from tui.console.draw.row import Row
 from tui.console.panels.list_panel import ListPanel
 from tui.console.screens.ask_path import AskPath
@@ -60,7 +60,7 @@ class Tagline(ListPanel, can_focus=False):
         return ["Why is this MoE deployment slower than it should be, and which change will fix it?"]
 
     def item_rows(self, item: str, width: int, selected: bool) -> list[Row]:
-        return [Row().add(" herdscope  ", ACCENT_STRONG).add(item, TEXT)]
+        return [Row().add(f" {item}", TEXT)]
 
 
 class LauncherScreen(ConsoleScreen):

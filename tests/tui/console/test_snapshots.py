@@ -1,0 +1,110 @@
+"""Pictures of the screens at fixed instants of a synthetic feed. Look at them before accepting a change
+(pytest --snapshot-update)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sessions.knobs import Knobs
+from sessions.messages import Fault
+from tests.tui.console.fakes import FakeChannel, FakeSession
+from tests.tui.console.feed import SOURCE, Feed, balanced, herd
+from tui.console.app import ConsoleApp
+from tui.console.store.outlook import Expected, VerdictLine
+
+Build = Callable[..., ConsoleApp]
+SIZES = [(80, 24), (120, 40), (200, 60)]
+VERDICT = VerdictLine(
+    "problem", "Thundering herd: 16 of 16 requests in one of 8 slots", "rebalance", (2.4, 2.8), "knob.admission.next"
+)
+EXPECTED = Expected(230.0, 270.0, 310.0, dict.fromkeys(range(8), 290.0))
+
+
+def shown(build: Build, feed: Feed | None, outlook: bool = False) -> tuple[ConsoleApp, Callable[[Any], Any]]:
+    """A console, and what brings it to its picture: two frames of a feed whose time stands still."""
+    app = build(FakeSession(feed, 20.0, FakeChannel()) if feed else None)
+
+    async def ready(pilot: Any) -> None:
+        await pilot.pause()
+        app.frame()
+        if outlook:
+            app.store.verdict, app.store.expected = VERDICT, EXPECTED
+        app.frame()
+        await pilot.pause()
+        app.frame()
+        await pilot.pause()
+
+    return app, ready
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("stages", [1, 8, 64])
+def test_live_evenly_spread(snap_compare: Any, console: Build, size: tuple[int, int], stages: int) -> None:
+    app, ready = shown(console, balanced(stages=stages, gpus=stages))
+    assert snap_compare(app, terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+def test_live_herd_with_a_verdict(snap_compare: Any, console: Build, size: tuple[int, int]) -> None:
+    app, ready = shown(console, herd(), outlook=True)
+    assert snap_compare(app, terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+def test_live_without_colour(
+    snap_compare: Any, console: Build, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app, ready = shown(console, balanced(), outlook=True)
+    assert not app.view.colour
+    assert snap_compare(app, terminal_size=size, run_before=ready)
+
+
+def test_live_on_a_cpu_with_processes(snap_compare: Any, console: Build) -> None:
+    app, ready = shown(console, herd(gpus=0, stages=4, slots=(16, 0, 0, 0), knobs=Knobs(async_depth=4)))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=ready)
+
+
+def test_live_emulated_expert_parallel(snap_compare: Any, console: Build) -> None:
+    feed = balanced(ep=True, emulated=True)
+    feed.knobs = Knobs(async_depth=1, parallelism="ep", cuda_graphs=True)
+    app, ready = shown(console, feed)
+    assert snap_compare(app, terminal_size=(120, 40), run_before=ready)
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids="{0[0]}x{0[1]}".format)
+def test_launcher(snap_compare: Any, console: Build, size: tuple[int, int]) -> None:
+    app, ready = shown(console, None)
+    assert snap_compare(app, terminal_size=size, run_before=ready)
+
+
+@pytest.mark.parametrize(("key", "name"), [("question_mark", "help"), ("6", "log"), ("3", "bench"), ("b", "dialog")])
+def test_other_screens(snap_compare: Any, console: Build, key: str, name: str) -> None:
+    app, ready = shown(console, herd())
+
+    async def opened(pilot: Any) -> None:
+        await ready(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+        app.frame()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(100, 32), run_before=opened)
+
+
+def test_fault(snap_compare: Any, console: Build) -> None:
+    app, ready = shown(console, herd())
+
+    async def died(pilot: Any) -> None:
+        await ready(pilot)
+        log = ["step 41", "torch.OutOfMemoryError: tried to allocate 2.00 GiB"]
+        fault = Fault(source=SOURCE, t_ns=1, what="worker died", cause="killed by signal 9", rank=2, signal="SIGKILL",
+                      last_log=log)  # fmt: skip
+        app.session.say([fault])  # type: ignore[union-attr]
+        app.frame()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(100, 32), run_before=died)
