@@ -26,15 +26,20 @@ def _block_rows(pair_of_row, expert_of_block, block, pairs, expert_offset, ROWS:
     row = tl.arange(0, ROWS)
     expert = tl.load(expert_of_block + block)
     if DIRECT:
-        return expert - expert_offset, tl.where(row == 0, block, pairs)
-    return expert, tl.load(pair_of_row + block * ROWS + row)
+        expert -= expert_offset
+        pair = tl.where(row == 0, block, pairs)
+    else:
+        pair = tl.load(pair_of_row + block * ROWS + row)
+    return expert, pair
 
 
 @triton.jit
 def _product(total, x_tile, w_tile, SWAP: tl.constexpr, PRECISION: tl.constexpr):
     if SWAP:
-        return tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
-    return tl.dot(x_tile, tl.trans(w_tile), total, input_precision=PRECISION)
+        total = tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
+    else:
+        total = tl.dot(x_tile, tl.trans(w_tile), total, input_precision=PRECISION)
+    return total
 
 
 @triton.jit

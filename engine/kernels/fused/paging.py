@@ -14,7 +14,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def find_sequence(query_start, tile, sequences, rows_a_token: tl.constexpr, TILE: tl.constexpr):
-    """The sequence of row tile ``tile``; sequence i has its tiles from ``query_start[i] * rows_a_token // TILE + i`` on.
+    """The sequence of row tile ``tile``; sequence i's tiles begin at ``query_start[i] * rows_a_token // TILE + i``.
 
     So the grid is known without reading lengths; a tile past its sequence's rows has nothing to do.
     """
