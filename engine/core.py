@@ -24,6 +24,7 @@ from sessions.messages import (
     Command,
     EngineState,
     Finished,
+    FinishReason,
     KnobRequest,
     KnobState,
     Message,
@@ -95,6 +96,14 @@ class EngineCore:
     def abandon(self, asker: str) -> None:
         """Cancel all requests of an asker that is gone."""
         self._cancel(self._asked_by(asker))
+
+    def end_all(self, reason: FinishReason, detail: str) -> list[Message]:
+        """End every live request, because the engine stops or has failed; return the messages that say so."""
+        for request in list(self._requests.values()):
+            self.scheduler.cancel(request, reason)
+        self._say_ended([self._forget(request, detail) for request in list(self._requests.values())])
+        outbox, self._outbox = self._outbox, []
+        return outbox
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 

@@ -21,15 +21,18 @@ EXIT_ORPHANED = 3
 """Exit code of a process that ended because its parent had."""
 
 
-def kill_on_parent_death() -> None:
+def kill_on_parent_death(parent_pid: int | None = None) -> None:
     """Ask the kernel to kill this process when the thread that started it ends (Linux; elsewhere does nothing).
 
-    Call it only where a long-lived thread, such as a main thread, started this process.
+    Call it only where a long-lived thread, such as a main thread, started this process. The signal does not come for a
+    parent that died before the call: name it with `parent_pid`, and this process then ends at once.
     """
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent_pid is not None and os.getppid() != parent_pid:
+        os._exit(EXIT_ORPHANED)
 
 
 def watch_parent(parent_pid: int, on_death: Callable[[], None] | None = None) -> threading.Thread:

@@ -41,8 +41,9 @@ def test_child_ends_when_parent_is_killed(guard: str) -> None:
     assert not survived
 
 
-def test_parent_that_is_already_gone_is_noticed() -> None:
-    code = "import os; from engine.parentwatch import watch_parent; watch_parent(os.getppid() + 1); print('alive')"
+@pytest.mark.parametrize("guard", ["kill_on_parent_death", "watch_parent"])
+def test_parent_that_is_already_gone_is_noticed(guard: str) -> None:
+    code = f"import os; from engine.parentwatch import {guard}; {guard}(os.getppid() + 1); print('alive')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.returncode == 3
     assert done.stdout == ""
