@@ -6,11 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
+from tui.cli.output import note
+
 if TYPE_CHECKING:
     from sessions.channel.interface import Channel
     from sessions.messages import Role
+    from tui.cli.engine_options import EngineChoice
 
 CONNECT_S = 10.0
+READY_S = 600.0
 
 
 @contextmanager
@@ -24,3 +30,43 @@ def connect_engine(address: str, role: Role, wait_s: float = CONNECT_S) -> Itera
         yield channel
     finally:
         channel.close("the command ended")
+
+
+@contextmanager
+def open_engine(engine: EngineChoice, connect: str | None, role: Role) -> Iterator[Channel]:
+    """The channel of the engine behind `connect`, else of one started from the flags, with the GPUs sampled into its
+    channel. The engine that was started ends with the block, however that ends."""
+    if connect is not None:
+        with connect_engine(connect, role) as channel:
+            yield channel
+        return
+    from engine.launch import EngineProcess, EngineStartError
+
+    process = EngineProcess.start(engine.config())
+    try:
+        try:
+            process.wait_ready(READY_S)
+        except EngineStartError as error:
+            reason, *log = str(error).splitlines()
+            for line in log:
+                note(line)
+            raise click.ClickException(reason) from error
+        with connect_engine(str(process.socket), role) as channel, _sampled(channel):
+            yield channel
+    finally:
+        process.stop()
+
+
+@contextmanager
+def _sampled(channel: Channel) -> Iterator[None]:
+    """Publish the frames of this host and its GPUs meanwhile."""
+    from probes.gpu import GpuProbe
+    from probes.host import HostProbe
+    from probes.sampler import Sampler
+
+    sampler = Sampler(channel.publish, GpuProbe(channel.source), HostProbe(channel.source))
+    sampler.start()
+    try:
+        yield
+    finally:
+        sampler.stop()
