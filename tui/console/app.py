@@ -96,7 +96,7 @@ class ConsoleApp(App[int]):
     def _results_folder(self) -> Path:
         if self._results is not None:
             return self._results
-        from tui.cli.bench import results_folder
+        from tui.cli.results_folder import results_folder
 
         return results_folder()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from pathlib import PurePath
 
 from rich.style import Style
 from textual.strip import Strip
@@ -41,7 +42,7 @@ class HeaderBar(Panel, can_focus=False):
         store, engine = self.store, self.store.engine
         row = Row().add(" herdscope ", ACCENT_STRONG)
         if engine is not None and engine.model is not None:
-            row.add(f" {engine.model.name}", STRONG)
+            row.add(f" {PurePath(engine.model.name).name}", STRONG)
             ranks = len(engine.ranks)
             parallelism = store.knobs.knobs.parallelism if store.knobs else "pp"
             plan = f"ep {ranks}" if parallelism == "ep" else f"pp {engine.stages}"

@@ -114,7 +114,7 @@ class GpusPanel(Panel):
 
 def _process_row(sample: ProcessSample, width: int) -> Row:
     name = f"r{sample.rank}" if sample.rank is not None else sample.role
-    row = Row().add(f"{name[:7]:<7} ", ACCENT)
+    row = Row().add(f" {name[:7]:<7} ", ACCENT)
     figures = f" {sample.cpu_ratio * 100:4.0f} %"
     if width >= 40:
         figures += f"  {size(sample.memory_bytes):>9}"

@@ -48,7 +48,7 @@ class AttachedSession:
                 if self._closed:
                     channel.close("the console ended")
                 else:
-                    self._link = LiveLink(channel, sample=True)
+                    self._link = LiveLink(channel, sample_gpus=True)
         self.status = ""
 
     def fill(self, store: Store) -> None:

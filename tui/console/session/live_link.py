@@ -18,22 +18,19 @@ CAPACITY = 8192
 class LiveLink:
     """Drains the channel at each frame.
 
-    With `sample`, this machine's GPU and host frames are published on the channel, so that recorders see them too;
-    they come back with everything else.
+    This machine's host frames (and with `sample_gpus` its GPUs' frames) are published on the channel, so that recorders
+    see them too; they come back with everything else.
     """
 
-    def __init__(self, channel: Channel, sample: bool) -> None:
+    def __init__(self, channel: Channel, sample_gpus: bool) -> None:
         self.channel = channel
         self._hello = hello(channel.source, "console")
         self._subscription = channel.subscribe(Store().kinds, capacity=CAPACITY)
         self._dropped = 0
         self._workers: list[WatchedProcess] = []
-        self._sampler: Sampler | None = None
-        if sample:
-            gpu = GpuProbe(channel.source)
-            host = HostProbe(channel.source, lambda: self._workers)
-            self._sampler = Sampler(channel.publish, gpu, host)
-            self._sampler.start()
+        gpu = GpuProbe(channel.source) if sample_gpus else None
+        self._sampler = Sampler(channel.publish, gpu, HostProbe(channel.source, lambda: self._workers))
+        self._sampler.start()
 
     def fill(self, store: Store) -> None:
         """Take everything that has arrived, and move the store to now."""
@@ -50,7 +47,6 @@ class LiveLink:
 
     def close(self, reason: str) -> None:
         """Stop sampling and leave the channel."""
-        if self._sampler is not None:
-            self._sampler.stop()
+        self._sampler.stop()
         self._subscription.close()
         self.channel.close(reason)

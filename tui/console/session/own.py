@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from engine.config import ConfigError, EngineConfig
+from engine.config import EngineConfig
 from sessions.channel.interface import Channel, ChannelError
-from sessions.channel.unix import connect_unix
+from sessions.channel.unix import UnixPeer, connect_unix
 from sessions.clock import source_id
+from sessions.messages import Fault
 from tui.console.session.children import Child
 from tui.console.session.live_link import LiveLink
 from tui.console.store.store import Store
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from engine.launch import EngineProcess
 
 CONNECT_TIMEOUT_S = 30.0
+TRY_S = 0.5
 
 
 class OwnSession:
@@ -37,6 +42,7 @@ class OwnSession:
         self._engine: EngineProcess | None = None
         self._link: LiveLink | None = None
         self._load: Child | None = None
+        self._fault: Fault | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -54,9 +60,14 @@ class OwnSession:
 
     def fill(self, store: Store) -> None:
         """Take what has come; notice a load that ended by itself."""
-        link = self._link
+        link, engine = self._link, self._engine
         if link is not None:
             link.fill(store)
+        if self._fault is not None:
+            store.apply([self._fault])
+            self._fault = None
+        elif engine is not None and engine.exit_code is not None and store.fault is None and not self._busy():
+            store.apply([self._ended(engine)])
         load = self._load
         if load is not None and load.exit_code is not None:
             self._load = None
@@ -77,22 +88,27 @@ class OwnSession:
             thread.join(CONNECT_TIMEOUT_S)
         self._end()
 
-    def _begin(self, work: object) -> None:
-        if self._thread is not None and self._thread.is_alive():
+    def _begin(self, work: Callable[[], None]) -> None:
+        if self._busy():
             return
         self.failure = None
         self._thread = threading.Thread(target=self._guarded, args=(work,), name="own-engine", daemon=True)
         self._thread.start()
 
-    def _guarded(self, work: object) -> None:
-        assert callable(work)
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (ChannelError, ConfigError, OSError, RuntimeError) as error:
+        except Exception as error:  # whatever it is, the operator reads it and may try again
             if not self._closing.is_set():
-                self.failure = self.read_only = str(error)
+                self.read_only, *log = str(error).splitlines() or [type(error).__name__]
+                engine = self._engine
+                lines = engine.last_lines() if engine is not None else log
+                self._fault = _fault("the engine did not start", self.read_only, lines)
                 self._end()
         self.status = ""
+
+    def _busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _restart(self) -> None:
         self._end()
@@ -113,13 +129,32 @@ class OwnSession:
         with self._lock:
             self._engine = engine
         self.address = str(engine.socket)
-        channel = connect_unix(engine.socket, source_id("console"), "console", CONNECT_TIMEOUT_S)
+        gpus = self._config.device != "cpu" and self._config.emulate is None
+        link = LiveLink(self._connect(engine), sample_gpus=gpus)
         with self._lock:
-            self._link = LiveLink(channel, sample=True)
+            self._link = link
         if self._concurrency > 0 and not self._closing.is_set():
             load = Child(["load", "--connect", self.address, "--concurrency", str(self._concurrency)])
             with self._lock:
                 self._load = load
+
+    def _connect(self, engine: EngineProcess) -> UnixPeer:
+        """Join its channel as soon as it answers. Raise ChannelError when it ends before, or takes too long."""
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        while True:
+            try:
+                return connect_unix(engine.socket, source_id("console"), "console", TRY_S)
+            except ChannelError:
+                if engine.exit_code is not None:
+                    raise ChannelError(f"it ended with exit code {engine.exit_code}") from None
+                if self._closing.is_set() or time.monotonic() >= deadline:
+                    raise
+
+    def _ended(self, engine: EngineProcess) -> Fault:
+        code = engine.exit_code or 0
+        signal_name = signal.Signals(-code).name if code < 0 else None
+        cause = f"killed by {signal_name}" if signal_name else f"exit code {code}"
+        return _fault("the engine's driver ended", cause, engine.last_lines(), code if code >= 0 else None, signal_name)
 
     def _end(self) -> None:
         """End everything that runs now."""
@@ -134,3 +169,17 @@ class OwnSession:
             link.close("the console ended")
         if engine is not None:
             engine.stop()
+
+
+def _fault(
+    what: str, cause: str, log: list[str], exit_code: int | None = None, signal_name: str | None = None
+) -> Fault:
+    return Fault(
+        source=source_id("console"),
+        t_ns=time.monotonic_ns(),
+        what=what,
+        cause=cause,
+        exit_code=exit_code,
+        signal=signal_name,
+        last_log=log,
+    )

@@ -61,7 +61,7 @@ class Store:
         self.fault: Fault | None = None
         self.queue: QueueFrame | None = None
         self.hosts: dict[str, HostFrame] = {}
-        self.gpus: dict[tuple[str, str], Gpu] = {}
+        self.gpus: dict[str, Gpu] = {}
         self.lanes: dict[int, Lane] = {}
         self.output_rate = Rate(HISTORY_SAMPLES)
         self.prompt_rate = Rate(HISTORY_SAMPLES)
@@ -140,7 +140,7 @@ class Store:
 
     def sorted_gpus(self) -> list[Gpu]:
         """GPUs by host, then index."""
-        return [gpu for _, gpu in sorted(self.gpus.items(), key=lambda item: (item[0][0], item[1].frame.index))]
+        return sorted(self.gpus.values(), key=lambda gpu: (gpu.frame.source.split("/")[0], gpu.frame.index))
 
     # --- handlers ----------------------------------------------------------------------------------------------
 
@@ -226,10 +226,9 @@ class Store:
 
     def _gpu_frame(self, message: GpuFrame) -> None:
         t_ns = self._at(message)
-        key = (message.source, message.uuid)
-        gpu = self.gpus.get(key)
+        gpu = self.gpus.get(message.uuid)
         if gpu is None:
-            gpu = self.gpus[key] = Gpu(message, t_ns)
+            gpu = self.gpus[message.uuid] = Gpu(message, t_ns)
         gpu.update(message, t_ns)
 
     def _host_frame(self, message: HostFrame) -> None:
