@@ -6,12 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from probes.attach.gateway import ServerGateway
 from probes.attach.http import ServerError, ServerHttp
-from probes.attach.http_target import HttpTarget
 from probes.attach.openai_stream import StreamError, read_line
 from probes.attach.recognise import recognise
 from probes.attach.watcher import ServerWatcher
-from sessions.messages import EngineState, Fault, Marker, Message, QueueFrame, RequestSpec, TokenFrame
+from sessions.bench.channel_target import ChannelTarget
+from sessions.channel.interface import Channel
+from sessions.channel.unix import connect_unix
+from sessions.knobs import KnobName, KnobValue
+from sessions.messages import (
+    EngineState,
+    Fault,
+    KnobReply,
+    KnobRequest,
+    Marker,
+    Message,
+    QueueFrame,
+    RequestSpec,
+    SubmitRequests,
+    TokenFrame,
+)
 from tests.probes.attach.stub_server import StubServer
 
 
@@ -110,33 +125,67 @@ def test_an_error_inside_a_stream_is_raised() -> None:
         read_line("data: {nonsense", 1)
 
 
-def collect(target: HttpTarget, ends: int) -> list[TokenFrame]:
+@pytest.fixture
+def gateway(vllm: StubServer, tmp_path: Path) -> Iterator[tuple[StubServer, Channel]]:
+    http = ServerHttp(vllm.url)
+    running = ServerGateway(http, recognise(http), tmp_path / "g.sock", "h/server/1")
+    channel = connect_unix(tmp_path / "g.sock", "h/bench/2", "bench", 10)
+    yield vllm, channel
+    channel.close()
+    running.close()
+
+
+def submit(channel: Channel, specs: list[RequestSpec]) -> list[TokenFrame]:
+    """Submit and gather token frames until every request has ended."""
+    tokens = channel.subscribe([TokenFrame])
+    command = SubmitRequests(source=channel.source, t_ns=time.monotonic_ns(), id="s", requests=specs)
+    assert channel.request(command, 10).ok
     frames: list[TokenFrame] = []
     deadline = time.monotonic() + 20
-    while sum(len(frame.finished) for frame in frames) < ends:
+    while sum(len(frame.finished) for frame in frames) < len(specs):
         assert time.monotonic() < deadline
-        frames += [m for m in target.advance(time.monotonic_ns() + 10**9) if isinstance(m, TokenFrame)]
+        frames += [m for m in tokens.drain() if isinstance(m, TokenFrame)]
+        time.sleep(0.01)
     return frames
 
 
-def test_load_through_the_openai_endpoint(vllm: StubServer) -> None:
-    http = ServerHttp(vllm.url)
-    target = HttpTarget(http, recognise(http), "h/bench/1")
-    assert target.submit([RequestSpec(f"r{n}", [1, 2, 3], 8, ignore_eos=True) for n in range(5)]) == ""
-    frames = collect(target, 5)
+def test_requests_go_to_the_openai_endpoint(gateway: tuple[StubServer, Channel]) -> None:
+    vllm, channel = gateway
+    frames = submit(channel, [RequestSpec(f"r{n}", [1, 2, 3], 8, ignore_eos=True) for n in range(5)])
     finished = [end for frame in frames for end in frame.finished]
     assert {(end.reason, end.prompt_tokens, end.output_tokens) for end in finished} == {("length", 5, 8)}
     assert sum(len(event.tokens) for frame in frames for event in frame.events) == 40
     body = vllm.posted[0][1]
     assert (body["ignore_eos"], body["prompt"], body["stream_options"]) == (True, [1, 2, 3], {"include_usage": True})
-    target.close()
 
 
-def test_a_refused_request_is_accounted_for(vllm: StubServer) -> None:
-    http = ServerHttp(vllm.url)
-    target = HttpTarget(http, recognise(http), "h/bench/1")
-    target.submit([RequestSpec("r", "refuse", 8)])
-    (end,) = [end for frame in collect(target, 1) for end in frame.finished]
+def test_a_refused_request_is_accounted_for(gateway: tuple[StubServer, Channel]) -> None:
+    _, channel = gateway
+    (end,) = [end for frame in submit(channel, [RequestSpec("r", "refuse", 8)]) for end in frame.finished]
     assert end.reason == "refused"
     assert "too long" in end.detail
-    target.close()
+
+
+def test_our_benchmark_runs_against_it(gateway: tuple[StubServer, Channel]) -> None:
+    _, channel = gateway
+    target = ChannelTarget(channel)
+    assert target.engine.phase == "ready"
+    assert "herdscope launch" in target.knobs.unavailable["async_depth"]
+
+
+def test_knobs_that_a_running_server_has_are_turned_and_others_refused(sglang: StubServer, tmp_path: Path) -> None:
+    http = ServerHttp(sglang.url)
+    gateway = ServerGateway(http, recognise(http), tmp_path / "g.sock", "h/server/1")
+    channel = connect_unix(tmp_path / "g.sock", "h/console/2", "console", 10)
+
+    def turn(knob: KnobName, value: KnobValue) -> KnobReply:
+        reply = channel.request(
+            KnobRequest(source=channel.source, t_ns=time.monotonic_ns(), id=knob, knob=knob, value=value), 10
+        )
+        assert isinstance(reply, KnobReply)
+        return reply
+
+    assert (turn("max_micro_batch", 4).ok, turn("async_depth", 4).ok) == (True, False)
+    assert ("/set_internal_state", {"server_args": {"pp_max_micro_batch_size": 4}}) in sglang.posted
+    channel.close()
+    gateway.close()
