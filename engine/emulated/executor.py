@@ -9,7 +9,7 @@ from collections import deque
 from engine.config import ConfigError, EngineConfig
 from engine.emulated.clock import WaitingClock, WallClock
 from engine.emulated.cluster import MAX_KV_BLOCKS, Cluster, cluster_of, kv_blocks, shortage_bytes
-from engine.emulated.meter import Meter, gpu_uuid
+from engine.emulated.meter import Lap, Meter, gpu_uuid, watts_above_idle
 from engine.emulated.pipeline import Pipeline
 from engine.emulated.roofline import Roofline, Work
 from engine.emulated.tokens import sequence_key, token_at
@@ -19,6 +19,7 @@ from sessions.knobs import KnobError, KnobName, Knobs
 from sessions.messages import GpuFrame, ModelInfo, RankInfo, StageFrame
 
 SECOND_NS = 1_000_000_000
+_LAPS_KEPT = 50_000
 ONE_GPU = "one GPU has nothing to shard: emulate several, such as 8x-h200"
 
 
@@ -51,16 +52,11 @@ class EmulatedExecutor:
     def submit(self, plan: MicroBatchPlan) -> None:
         for row in plan.admit:
             self._keys[row.row] = sequence_key(row.seed, row.tokens[0] if row.tokens else 0)
-        work = _work(plan)
-        times = self._roofline.stage_times(work, self._knobs.cuda_graphs)
-        taus = [round(t.stage * SECOND_NS) for t in times]
-        stages = self._roofline.stages
-        tokens = work.decode + work.prefill
-        hops = [round(self._roofline.hop_s(s, s + 1, tokens) * SECOND_NS) for s in range(stages - 1)]
-        passages = self._pipeline.push(self._ready_ns(plan), taus, hops)
+        lap = self._lap(_work(plan))
+        passages = self._pipeline.push(self._ready_ns(plan), lap.taus_ns, lap.hops_ns)
         if self._config.telemetry:
-            self._meter.note(plan, passages, times)
-        back_ns = int(passages[-1].end) + round(self._roofline.feedback_s(work.sampled) * SECOND_NS)
+            self._meter.note(plan, passages, lap)
+        back_ns = int(passages[-1].end) + lap.feedback_ns
         self._results.append(
             MicroBatchResult(step=plan.step, slot=plan.slot, tokens=self._sample(plan, back_ns), t_ns=back_ns)
         )
@@ -112,10 +108,30 @@ class EmulatedExecutor:
         self._pipeline = Pipeline(roofline.stages, now_ns)
         self._meter = Meter(self._cluster.hardware, roofline.stages, roofline.ranks, now_ns)
         self._results: deque[MicroBatchResult] = deque()
+        self._laps: dict[tuple[Work, bool], Lap] = {}
         self._keys: dict[int, int] = {}
         self._token_ns: dict[int, int] = {}
         self._capabilities = _capabilities(self._config, self._cluster, roofline)
         self._memory = _memory_used(roofline, self._capabilities)
+
+    def _lap(self, work: Work) -> Lap:
+        """What a micro-batch costs; those of the same kind share the answer."""
+        key = (work, self._knobs.cuda_graphs)
+        found = self._laps.get(key)
+        if found is None:
+            if len(self._laps) >= _LAPS_KEPT:
+                self._laps.clear()
+            roofline = self._roofline
+            times = roofline.stage_times(*key)
+            hops = [roofline.hop_s(s, s + 1, work.decode + work.prefill) for s in range(roofline.stages - 1)]
+            found = self._laps[key] = Lap(
+                times=times,
+                taus_ns=tuple(round(time.stage * SECOND_NS) for time in times),
+                hops_ns=tuple(round(hop * SECOND_NS) for hop in hops),
+                feedback_ns=round(roofline.feedback_s(work.sampled) * SECOND_NS),
+                watts=tuple(w for time in times for w in watts_above_idle(roofline.hardware, time)),
+            )
+        return found
 
     def _ready_ns(self, plan: MicroBatchPlan) -> int:
         """When stage 0 can start: the plan is there, and so are the tokens that its decode rows run."""

@@ -13,21 +13,26 @@ from engine.plan import MicroBatchPlan
 from sessions.messages import GpuFrame, Span, StageFrame
 
 
+class Lap(NamedTuple):
+    """What a micro-batch of one kind costs, in ns: on every stage, from each to the next, and back to the first.
+
+    watts: what each rank draws above idle while the micro-batch holds its stage.
+    """
+
+    times: tuple[StageTime, ...]
+    taus_ns: tuple[int, ...]
+    hops_ns: tuple[int, ...]
+    feedback_ns: int
+    watts: tuple[float, ...]
+
+
 class _Passed(NamedTuple):
     slot: int
     step: int
     decode: int
     prefill_tokens: int
-    passage: Passage
-    time: StageTime
-
-
-class _Draw(NamedTuple):
-    """A rank draws `watts` above idle in [start, end)."""
-
-    start: int
-    end: int
-    watts: float
+    passages: list[Passage]
+    lap: Lap
 
 
 def gpu_uuid(hardware: Hardware, rank: int) -> str:
@@ -42,26 +47,25 @@ class Meter:
         self._hardware = hardware
         self._ranks_per_stage = ranks // stages
         self._passed: list[deque[_Passed]] = [deque() for _ in range(stages)]
-        self._draws: list[deque[_Draw]] = [deque() for _ in range(ranks)]
+        self._drawing: list[deque[_Passed]] = [deque() for _ in range(stages)]
         self._joules = [0.0] * ranks
         self._told_ns = now_ns
         self._drawn_ns = now_ns
 
-    def note(self, plan: MicroBatchPlan, passages: Sequence[Passage], times: Sequence[StageTime]) -> None:
+    def note(self, plan: MicroBatchPlan, passages: list[Passage], lap: Lap) -> None:
         """A micro-batch goes through all stages as `passages` say (ns)."""
-        decode, prefill = len(plan.decode), plan.prefill_tokens
-        for stage, (passage, time) in enumerate(zip(passages, times, strict=True)):
-            self._passed[stage].append(_Passed(plan.slot, plan.step, decode, prefill, passage, time))
-            for i, own in enumerate(time.own):
-                rank = stage * self._ranks_per_stage + i
-                self._draws[rank].append(_Draw(int(passage.start), int(passage.end), self._watts(time, own)))
+        passed = _Passed(plan.slot, plan.step, len(plan.decode), plan.prefill_tokens, passages, lap)
+        for queue in self._passed:
+            queue.append(passed)
+        for queue in self._drawing:
+            queue.append(passed)
 
     def frames(self, now_ns: int) -> list[StageFrame]:
         """Spans that ended since the last call, one frame a rank."""
         frames = []
         for stage, passed in enumerate(self._passed):
             done = []
-            while passed and passed[0].passage.end <= now_ns:
+            while passed and passed[0].passages[stage].end <= now_ns:
                 done.append(passed.popleft())
             if not done:
                 continue
@@ -74,8 +78,8 @@ class Meter:
         seconds = (now_ns - self._drawn_ns) / 1e9
         frames = []
         hardware = self._hardware
-        for rank, draws in enumerate(self._draws):
-            above, busy_ns = _drain(draws, self._drawn_ns, now_ns)
+        for rank in range(len(self._joules)):
+            above, busy_ns = self._above_idle(rank, now_ns)
             joules = above + hardware.idle_watts * seconds
             self._joules[rank] += joules
             frames.append(
@@ -96,7 +100,24 @@ class Meter:
                 )
             )
         self._drawn_ns = now_ns
+        for stage, queue in enumerate(self._drawing):
+            while queue and queue[0].passages[stage].end <= now_ns:
+                queue.popleft()
         return frames
+
+    def _above_idle(self, rank: int, now_ns: int) -> tuple[float, int]:
+        """Joules above idle and busy ns of a rank since the last GPU frames."""
+        stage = rank // self._ranks_per_stage
+        joules, busy = 0.0, 0
+        for passed in self._drawing[stage]:
+            passage = passed.passages[stage]
+            if passage.start >= now_ns:
+                break
+            inside = int(min(passage.end, now_ns) - max(passage.start, self._drawn_ns))
+            if inside > 0:
+                joules += passed.lap.watts[rank] * inside / 1e9
+                busy += inside
+        return joules, busy
 
     def _frame(self, stage: int, rank_of_stage: int, done: Sequence[_Passed], now_ns: int) -> StageFrame:
         return StageFrame(
@@ -105,16 +126,16 @@ class Meter:
             stage=stage,
             rank=stage * self._ranks_per_stage + rank_of_stage,
             window_ns=now_ns - self._told_ns,
-            spans=[_span(passed, rank_of_stage, now_ns) for passed in done],
+            spans=[_span(passed, stage, rank_of_stage, now_ns) for passed in done],
         )
 
-    def _watts(self, time: StageTime, own: float) -> float:
-        """Mean watts above idle while a micro-batch holds the stage: decode watts while the rank itself works, more
-        up to the cap as that work nears the compute roof."""
-        hardware = self._hardware
-        working = hardware.decode_watts - hardware.idle_watts
-        working += (hardware.limit_watts - hardware.decode_watts) * time.compute_share
-        return working * min(1.0, own / time.stage)
+
+def watts_above_idle(hardware: Hardware, time: StageTime) -> tuple[float, ...]:
+    """Mean watts above idle of each of a stage's ranks while a micro-batch holds it: decode watts while the rank itself
+    works, more up to the cap as that work nears the compute roof."""
+    working = hardware.decode_watts - hardware.idle_watts
+    working += (hardware.limit_watts - hardware.decode_watts) * time.compute_share
+    return tuple(working * min(1.0, own / time.stage) for own in time.own)
 
 
 _NOT_EMULATED = (
@@ -126,38 +147,25 @@ _NOT_EMULATED = (
 )
 
 
-def _span(passed: _Passed, rank_of_stage: int, now_ns: int) -> Span:
+def _span(passed: _Passed, stage: int, rank_of_stage: int, now_ns: int) -> Span:
     """A rank's span. Where ranks share a stage `end` is its own work's; until `sent` it reduces and waits."""
-    passage, time = passed.passage, passed.time
-    free, start, sent = int(passage.free), int(passage.start), int(passage.end)
+    free, _, began, done = passed.passages[stage]
+    time = passed.lap.times[stage]
+    start, sent = int(began) - now_ns, int(done) - now_ns
     end = sent
     if len(time.own) > 1:
         end = max(start, sent - round((time.gpu - time.own[rank_of_stage]) * 1e9))
+    wait, launch_ns = int(free) - now_ns, round(time.launch * 1e9)
     return Span(
-        slot=passed.slot,
-        step=passed.step,
-        decode=passed.decode,
-        prefill_tokens=passed.prefill_tokens,
-        wait=free - now_ns,
-        ready=start - now_ns,
-        start=start - now_ns,
-        end=end - now_ns,
-        sent=sent - now_ns,
-        launch_ns=round(time.launch * 1e9),
-        graph=time.replayed,
+        passed.slot,
+        passed.step,
+        passed.decode,
+        passed.prefill_tokens,
+        wait,
+        start,  # the input was there: a stage that is free starts at once
+        start,
+        end,
+        sent,
+        launch_ns,
+        time.replayed,
     )
-
-
-def _drain(draws: deque[_Draw], since_ns: int, now_ns: int) -> tuple[float, int]:
-    """Joules above idle and busy ns within [since, now); what ended by `now` is forgotten."""
-    joules, busy = 0.0, 0
-    for draw in draws:
-        if draw.start >= now_ns:
-            break
-        inside = min(draw.end, now_ns) - max(draw.start, since_ns)
-        if inside > 0:
-            joules += draw.watts * inside / 1e9
-            busy += inside
-    while draws and draws[0].end <= now_ns:
-        draws.popleft()
-    return joules, busy

@@ -31,14 +31,13 @@ class Pipeline:
         """Run a micro-batch that is ready for stage 0 at `ready`; `hops[s]` is the way from stage s to s + 1
         (0 where it is not given)."""
         passages = []
-        arrival = ready
-        for stage, tau in enumerate(taus):
-            free = self.free[stage]
-            start = max(arrival, free)
-            end = start + tau
-            self.free[stage] = end
+        arrival, last = ready, len(hops)
+        for stage, free in enumerate(self.free):
+            start = arrival if arrival > free else free
+            end = start + taus[stage]
             passages.append(Passage(free, arrival, start, end))
-            arrival = end + hops[stage] if stage < len(hops) else end
+            arrival = end + hops[stage] if stage < last else end
+        self.free = [passage.end for passage in passages]
         return passages
 
 

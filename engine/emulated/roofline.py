@@ -28,8 +28,6 @@ Split = Literal["even", "balanced"] | tuple[int, ...]
 SPLIT_TOKENS = 4
 """Tokens of the micro-batch whose costs a balanced split evens out."""
 
-_CACHE_ENTRIES = 50_000
-
 
 class Work(NamedTuple):
     """One micro-batch: decode requests, prefill tokens, cached positions read, (token, position) pairs attended, tokens
@@ -61,7 +59,7 @@ class StageTime(NamedTuple):
 
 
 class Roofline:
-    """Stage times of one model on one cluster, sharded one way. Immutable but for its cache of stage times."""
+    """Stage times of one model on one cluster, sharded one way. Immutable."""
 
     def __init__(
         self, hardware: Hardware, model: ModelProfile, sharding: Sharding, ranks: int, split: Split = "even"
@@ -75,7 +73,6 @@ class Roofline:
         self.ranks = ranks
         self.stages = ranks if sharding == "pp" else 1
         self.layers = self._split(split)
-        self._cache: dict[tuple[Work, bool], tuple[StageTime, ...]] = {}
 
     @property
     def ranks_per_stage(self) -> int:
@@ -88,13 +85,7 @@ class Roofline:
 
     def stage_times(self, work: Work, graphs: bool) -> tuple[StageTime, ...]:
         """Times of one micro-batch on every stage, in seconds."""
-        key = (work, graphs)
-        found = self._cache.get(key)
-        if found is None:
-            if len(self._cache) >= _CACHE_ENTRIES:
-                self._cache.clear()
-            found = self._cache[key] = tuple(self._time(stage, work, graphs) for stage in range(self.stages))
-        return found
+        return tuple(self._time(stage, work, graphs) for stage in range(self.stages))
 
     def hop_s(self, sender: int, receiver: int, tokens: int) -> float:
         """Seconds to hand the activations of `tokens` tokens from one stage to another; 0 where there is one stage."""
