@@ -16,6 +16,7 @@ FAILED = 1
 COMMANDS = (
     # name, module:attribute, group in the help, what it does
     Entry("bench", "tui.cli.bench:bench", "Measure", "Measure an engine at one or more loads."),
+    Entry("ab", "tui.cli.ab:ab", "Measure", "Vary knobs against each other and say which of them matter."),
     Entry("compare", "tui.cli.compare:compare", "Measure", "Compare results: how large a difference, and is it real."),
     Entry("load", "tui.cli.load:load", "Measure", "Keep an engine under load until stopped."),
     Entry(

@@ -12,7 +12,9 @@ from sessions.compare.ab.design import Cell, Contrast, Factor, contrasts, weight
 from sessions.compare.holm import holm
 from sessions.compare.signed_rank import signed_rank
 
-Verdict = Literal["better", "worse", "changes", "no effect", "~"]
+Verdict = Literal["better", "worse", "changes", "negligible", "~"]
+LOG_DIGITS = 12
+"""Log ratios are rounded here: what is left of two equal figures after rounding errors must not count as a sign."""
 Block = dict[Cell, float]
 """One metric's value in every cell of a block."""
 
@@ -20,7 +22,7 @@ Block = dict[Cell, float]
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One contrast. `ratio` multiplies the metric (of an interaction: multiplies the other knob's ratio), with its
     interval (None: too few blocks). verdict: better or worse for a main effect and changes for an interaction that is
-    significant; no effect where the interval lies within the margin; ~ where neither is shown."""
+    significant; negligible where the interval lies within the margin; ~ where neither is shown."""
 
     name: str
     kind: str
@@ -63,14 +65,14 @@ def effects(
     ]  # fmt: skip
 
 
-def ratio_at(factors: list[Factor], blocks: Sequence[Block], cell: Cell, base: Cell) -> float:
+def ratio_at(blocks: Sequence[Block], cell: Cell, base: Cell) -> float:
     """The ratio of one cell to another, by the Hodges-Lehmann centre of the blocks' log ratios."""
     return math.exp(signed_rank([math.log(block[cell] / block[base]) for block in blocks]).estimate)
 
 
 def _values(contrast: Contrast, factors: list[Factor], blocks: Sequence[Block]) -> list[float]:
     weight = weights(contrast, factors)
-    return [math.fsum(w * math.log(block[cell]) for cell, w in weight.items()) for block in blocks]
+    return [round(math.fsum(w * math.log(block[cell]) for cell, w in weight.items()), LOG_DIGITS) for block in blocks]
 
 
 def _verdict(
@@ -83,7 +85,7 @@ def _verdict(
     more_is_better: bool,
 ) -> Verdict:
     if low is not None and high is not None and max(-low, high) < math.log1p(margin):
-        return "no effect"
+        return "negligible"
     if not significant:
         return "~"
     if contrast.kind == "interaction":

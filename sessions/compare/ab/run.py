@@ -31,7 +31,7 @@ UNDECIDED = ("~",)
 
 class AbPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to run. metric: whose effects decide when to stop. most: blocks at most (None: as the looks need). margin:
-    a ratio within 1 +- margin counts as no effect. cool_to: wait before each run until every GPU is at most so hot."""
+    a ratio within 1 +- margin is negligible. cool_to: wait before each run until every GPU is at most so hot."""
 
     factors: list[Factor]
     workload: Workload
