@@ -110,8 +110,8 @@ class EngineCore:
     def step(self, max_wait_s: float) -> list[Message]:
         """Submit what may be submitted, wait up to `max_wait_s` for results (less when a frame is due, or when there is
         something to say), take them in, and return the messages to publish, oldest first. Raise WorkerDied."""
-        started_ns = self._clock.now_ns()
         self._turn_knobs()
+        started_ns = self._clock.now_ns()
         self._submit()
         waiting_ns = self._clock.now_ns()
         until_frame_s = max(0, self._next_frame_ns - waiting_ns) / 1e9

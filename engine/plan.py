@@ -38,7 +38,7 @@ class PrefillChunk(msgspec.Struct, frozen=True, array_like=True):
     last: bool
 
 
-class DecodeRow(msgspec.Struct, frozen=True, array_like=True):
+class DecodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One decode step of a row: run the token sampled last, which stands at `position` (0-based) of the sequence."""
 
     row: int

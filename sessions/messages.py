@@ -153,7 +153,7 @@ class LogLines(Message, frozen=True, kw_only=True, tag="log_lines"):
 # --- frames: batches of measurements at about 10 Hz ---------------------------------------------------------------------
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One micro-batch on one stage. The five instants are ns relative to the frame's `t_ns`, in this order:
 
     wait   the stage was free and began to wait for this micro-batch's input;
@@ -192,7 +192,7 @@ class StageFrame(Message, frozen=True, kw_only=True, tag="stage_frame"):
     clock_residual_ns: int = 0
 
 
-class SlotSize(msgspec.Struct, frozen=True, array_like=True):
+class SlotSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Live requests of one slot at an instant, by what they do next."""
 
     decode: int
@@ -293,7 +293,7 @@ class RequestSpec(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class TokenEvent(msgspec.Struct, frozen=True, array_like=True):
+class TokenEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one request, produced together."""
 
     request: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from engine.plan import AdmitRow, AppendBlocks, DecodeRow, MicroBatchPlan, PrefillChunk
 from engine.scheduler.admission import Quota
 from engine.scheduler.request import Request
@@ -56,15 +58,19 @@ class Composer:
 
     def _draw_decodes(self, slot: Slot, quota: Quota) -> None:
         """Take decodes that are in no slot, the longest there first."""
-        ready = self._running.pool.decoding
-        count = min(len(ready), quota.decodes - len(slot.decoding), quota.requests - slot.live)
-        if count <= 0:
+        pool = self._running.pool
+        count = min(quota.decodes - len(slot.decoding), quota.requests - slot.live)
+        if count <= 0 or not pool.decoding:
             return
-        drawn = list(ready)[:count]
-        for request in drawn:
-            del ready[request]
+        if count >= len(pool.decoding) and not slot.decoding:
+            slot.decoding, pool.decoding = pool.decoding, slot.decoding
+            for request in slot.decoding:
+                request.group = slot
+            return
+        for request in list(islice(pool.decoding, count)):
+            del pool.decoding[request]
+            slot.decoding[request] = None
             request.group = slot
-        slot.decoding.update(dict.fromkeys(drawn))
 
     def _extend_decodes(self, slot: Slot, append: list[AppendBlocks], may_preempt: bool) -> None:
         """Give blocks to the decodes that need one, first in order first; who gets none is starved and sits out."""

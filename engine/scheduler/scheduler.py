@@ -129,18 +129,19 @@ class Scheduler:
         for request, token in zip(flight.sampled, result.tokens, strict=True):
             if request.state is not running:
                 continue  # ended while this step was outstanding: a surplus token
-            request.tokens.append(token)
-            if request.reader is not None:
+            tokens = request.tokens
+            tokens.append(token)
+            if request.reader is None:
+                events.append(TokenEvent(request.id, [token]))
+                if token not in request.stop_ids and len(tokens) != request.limit:
+                    continue
+                ended = self._end_reason(request, token, False)
+            else:
                 text, stopped = request.reader.push(token)
                 ended = self._end_reason(request, token, stopped)
                 if ended is not None and not stopped:
                     text += request.reader.rest()
                 events.append(TokenEvent(request.id, [token], text))
-            else:
-                events.append(TokenEvent(request.id, [token]))
-                if len(request.tokens) != request.limit and token not in request.stop_ids:
-                    continue
-                ended = self._end_reason(request, token, False)
             if ended is not None:
                 request.state = State.FINISHED
                 request.reason = ended

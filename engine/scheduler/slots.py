@@ -40,9 +40,12 @@ class Group:
             request.group = other
         for request in self.prefilling:
             request.group = other
-        other.decoding.update(self.decoding)
+        if other.decoding:
+            other.decoding.update(self.decoding)
+            self.decoding.clear()
+        else:
+            other.decoding, self.decoding = self.decoding, other.decoding
         other.prefilling.update(self.prefilling)
-        self.decoding.clear()
         self.prefilling.clear()
 
 
