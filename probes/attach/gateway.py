@@ -1,7 +1,6 @@
 """Puts somebody else's server behind our channel, so that everything that works with our engine works with it.
 
 Its metrics become queue frames, its streams token frames; requests submitted here are sent to its OpenAI endpoint.
-Knobs are turned where the server lets us, by `turn`; who launched the server can turn more of them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 from probes.attach.http import ServerError, ServerHttp
@@ -40,59 +38,42 @@ from sessions.messages import (
 
 PROFILE_STEP_S = 0.05
 """Seconds of profile for each step asked for: servers are told a duration, not a number of steps."""
-_COMMANDS = (SubmitRequests, CancelRequests, KnobRequest, ProfileRequest, StopEngine)
-
-Turn = Callable[[KnobName, KnobValue], None]
+_COMMANDS = (SubmitRequests, CancelRequests, ProfileRequest, StopEngine)
 
 
 class ServerGateway:
-    """One server behind a Unix-socket hub at `path`."""
+    """Serves everything but knobs on a hub, in the hub's name; `turns_knobs` adds those that the server lets anybody
+    turn while it runs."""
 
-    def __init__(
-        self,
-        http: ServerHttp,
-        server: Recognised,
-        path: Path,
-        source: str,
-        *,
-        knobs: Knobs | None = None,
-        unavailable: dict[KnobName, str] | None = None,
-        turn: Turn | None = None,
-    ) -> None:
-        """`knobs`, `unavailable` and `turn` come from who launched the server; without them only what the server lets
-        everybody change is available. `turn` raises KnobError or ServerError when it cannot."""
-        self.server = server
+    def __init__(self, http: ServerHttp, server: Recognised, hub: UnixHub, turns_knobs: bool = True) -> None:
+        self._server = server
         self._http = http
-        self._hub = UnixHub(path, source, "server")
-        self._source = source
-        self._knobs = knobs or Knobs(async_depth=server.slots or server.pp or 1)
-        self._unavailable = _unavailable(server) if unavailable is None else unavailable
-        self._turn = turn or self._turn_live
+        self._hub = hub
+        self._source = hub.source
+        self._knobs = Knobs(async_depth=server.slots or server.pp or 1)
+        self._unavailable = _unavailable(server)
         self._requests: dict[str, set[str]] = {}
         model = server.models[0] if server.models else ""
-        self._streams = RequestStreams(http, model, source, self._hub.publish)
-        self._watcher = ServerWatcher(http, server, source, self._hub.publish)
+        self._streams = RequestStreams(http, model, self._source, self._hub.publish)
+        self._watcher = ServerWatcher(http, server, self._source, self._hub.publish)
         self._closing = threading.Event()
         self._hub.publish(self._header())
-        self._tell_knobs()
+        if turns_knobs:
+            self._tell_knobs()
         self._watcher.start()
-        self._commands = self._hub.serve(_COMMANDS)
+        self._commands = self._hub.serve((*_COMMANDS, KnobRequest) if turns_knobs else _COMMANDS)
         self._farewells = self._hub.subscribe([Goodbye])
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
         self._thread.start()
 
-    @property
-    def hub(self) -> UnixHub:
-        """The channel that the server stands behind."""
-        return self._hub
-
     def close(self) -> None:
-        """Break off requests of ours and end everything but the server."""
+        """Break off requests of ours and end everything but the server and the hub."""
         self._closing.set()
         self._thread.join(5.0)
+        self._commands.close()
+        self._farewells.close()
         self._streams.close()
         self._watcher.stop()
-        self._hub.close("no longer attached")
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -148,15 +129,15 @@ class ServerGateway:
             took_ms=(now - begun) / 1e6,
         )
 
-    def _turn_live(self, knob: KnobName, value: KnobValue) -> None:
-        if knob == "max_micro_batch" and self.server.kind == "sglang":
+    def _turn(self, knob: KnobName, value: KnobValue) -> None:
+        if knob == "max_micro_batch" and self._server.kind == "sglang":
             set_sglang_micro_batch(self._http, int(value))
 
     def _profile(self, command: ProfileRequest) -> None:
         reason, traces = "", []
         try:
             seconds = max(1.0, command.steps * PROFILE_STEP_S)
-            traces = record_profile(self._http, self.server.kind, Path(command.folder), seconds).traces
+            traces = record_profile(self._http, self._server.kind, Path(command.folder), seconds).traces
         except ServerError as error:
             reason = str(error)
         self._hub.answer(
@@ -196,7 +177,7 @@ class ServerGateway:
             session=uuid.uuid4().hex,
             wall_ns=wall_ns,
             host=socket.gethostname(),
-            versions={self.server.kind: self.server.version},
+            versions={self._server.kind: self._server.version},
             title=self._http.url,
         )
 

@@ -57,10 +57,8 @@ class ServerChild:
         self._reader.join(KILL_TIMEOUT_S)
 
     def _signal(self, number: signal.Signals) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):  # all have ended already
             os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass  # all have ended already
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -12,7 +12,9 @@ from typing import Any
 class StubServer:
     """Speaks one dialect. `metrics` is what /metrics answers; posts to other paths are remembered in `posted`."""
 
-    def __init__(self, kind: str, metrics: str, stream: bytes | None = None, profile_s: float = 0.0) -> None:
+    def __init__(
+        self, kind: str, metrics: str, stream: bytes | None = None, profile_s: float = 0.0, port: int = 0
+    ) -> None:
         self.kind = kind
         self.metrics = metrics
         self.stream = stream
@@ -49,7 +51,7 @@ class StubServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -13,7 +13,7 @@ from probes.attach.recognise import recognise
 from probes.attach.watcher import ServerWatcher
 from sessions.bench.channel_target import ChannelTarget
 from sessions.channel.interface import Channel
-from sessions.channel.unix import connect_unix
+from sessions.channel.unix import UnixHub, connect_unix
 from sessions.knobs import KnobName, KnobValue
 from sessions.messages import (
     EngineState,
@@ -128,11 +128,13 @@ def test_an_error_inside_a_stream_is_raised() -> None:
 @pytest.fixture
 def gateway(vllm: StubServer, tmp_path: Path) -> Iterator[tuple[StubServer, Channel]]:
     http = ServerHttp(vllm.url)
-    running = ServerGateway(http, recognise(http), tmp_path / "g.sock", "h/server/1")
+    hub = UnixHub(tmp_path / "g.sock", "h/server/1", "server")
+    running = ServerGateway(http, recognise(http), hub)
     channel = connect_unix(tmp_path / "g.sock", "h/bench/2", "bench", 10)
     yield vllm, channel
     channel.close()
     running.close()
+    hub.close()
 
 
 def submit(channel: Channel, specs: list[RequestSpec]) -> list[TokenFrame]:
@@ -175,7 +177,8 @@ def test_our_benchmark_runs_against_it(gateway: tuple[StubServer, Channel]) -> N
 
 def test_knobs_that_a_running_server_has_are_turned_and_others_refused(sglang: StubServer, tmp_path: Path) -> None:
     http = ServerHttp(sglang.url)
-    gateway = ServerGateway(http, recognise(http), tmp_path / "g.sock", "h/server/1")
+    hub = UnixHub(tmp_path / "g.sock", "h/server/1", "server")
+    gateway = ServerGateway(http, recognise(http), hub)
     channel = connect_unix(tmp_path / "g.sock", "h/console/2", "console", 10)
 
     def turn(knob: KnobName, value: KnobValue) -> KnobReply:
@@ -189,3 +192,4 @@ def test_knobs_that_a_running_server_has_are_turned_and_others_refused(sglang: S
     assert ("/set_internal_state", {"server_args": {"pp_max_micro_batch_size": 4}}) in sglang.posted
     channel.close()
     gateway.close()
+    hub.close()
