@@ -20,8 +20,11 @@ SCHEMA_VERSION = 1
 Role = Literal["engine", "console", "probe", "load", "bench", "server", "cli"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What every message carries: who said it (see sessions.identity) and when (monotonic ns of that host)."""
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
+    """What every message carries: who said it (see sessions.clock) and when (monotonic ns of that host).
+
+    Messages are frozen trees, so the garbage collector need not look at them (a session holds very many).
+    """
 
     source: str
     t_ns: int
