@@ -13,8 +13,9 @@ from engine.emulated.counterfactual import Measured
 from engine.emulated.curves import Shape, StageSample, fit_curve, generic_shape, shape_of
 from engine.emulated.model_profile import load_model
 from engine.emulated.routing import distinct_experts
-from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, StageSpan
+from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, Parallelism, StageSpan
 from probes.diagnosis.metrics import HerdMetrics, herd_metrics
+from probes.diagnosis.replays import Replays
 from probes.diagnosis.rounds import samples, typical
 from probes.diagnosis.steady import cycle_ns, steady_spans
 
@@ -22,6 +23,8 @@ PUBLISHED_EXPERTS = 128
 PUBLISHED_TOP_K = 8
 """Experts of a layer and those that a token takes, in the most common published shape."""
 _KERNELS_PER_LAYER = 18
+IDLE_NS = 20_000
+"""A stage that idled longer than this before a micro-batch was waiting for it: its arrival can be read off."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     why_not: str
     cycle: float | None
     host: tuple[float, ...] = ()
+    replays: Replays | None = None
 
     @property
     def requests(self) -> int:
@@ -69,6 +73,7 @@ def build_case(evidence: Evidence) -> Case:
         why_not=why_not,
         cycle=cycle / 1e9 if cycle else None,
         host=_host(evidence, measured),
+        replays=Replays(measured) if measured is not None else None,
     )
 
 
@@ -91,7 +96,9 @@ def _measure(evidence: Evidence, steady: list[StageSpan], cohorts: tuple[int, ..
     for stage in range(stages):
         mine = _representative([span for span in steady if span.stage == stage])
         layers = _layers(evidence, mine)
-        curves.append(fit_curve([_sample(span) for span in mine], _shape(evidence, mine, stage), layers))
+        curves.append(
+            fit_curve([_sample(span, evidence.parallelism) for span in mine], _shape(evidence, mine, stage), layers)
+        )
     hops = tuple(_hop(steady, stage) for stage in range(stages - 1))
     feedback = _feedback(steady, stages)
     return (
@@ -113,9 +120,10 @@ def _representative(spans: list[StageSpan]) -> list[StageSpan]:
     return [span for span in spans if span.rank == slowest]
 
 
-def _sample(span: StageSpan) -> StageSample:
-    """What a span tells about its stage. Gaps inside a replayed graph's step belong to it: no knob removes them."""
-    held = max(1, span.end - span.start)
+def _sample(span: StageSpan, parallelism: Parallelism) -> StageSample:
+    """What a span tells about its stage. Gaps inside a replayed graph's step belong to it: no knob removes them. Where
+    ranks share the stage it is held until their last collective is done."""
+    held = max(1, (span.sent if parallelism == "ep" else span.end) - span.start)
     return StageSample(
         decode=span.decode,
         tau_s=held / 1e9,
@@ -177,7 +185,7 @@ def _hop(spans: Sequence[StageSpan], stage: int) -> float:
     lags = [
         span.ready - ends[span.step]
         for span in spans
-        if span.stage == stage + 1 and span.step in ends and span.wait < ends[span.step]
+        if span.stage == stage + 1 and span.step in ends and span.ready > span.wait + IDLE_NS
     ]
     return max(0.0, median(lags) / 1e9) if lags else 0.0
 
@@ -193,7 +201,7 @@ def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
         before = previous.get(span.slot)
         previous[span.slot] = span.step
         left = last.get(before) if before is not None else None
-        if left is not None and span.wait <= left:
+        if left is not None and span.start > span.wait + IDLE_NS:
             lags.append(span.start - left)
     return max(0.0, median(lags) / 1e9) if lags else 0.0
 

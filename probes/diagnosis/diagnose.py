@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from engine.emulated.band import Band
-from engine.emulated.counterfactual import best_expected, evenly_split, occupancy, replay
+from engine.emulated.counterfactual import Measured, evenly_split, occupancy
 from probes.diagnosis.case import Case, build_case
 from probes.diagnosis.evidence import Evidence
 from probes.diagnosis.hypotheses import JUDGES
 from probes.diagnosis.metrics import HerdMetrics
+from probes.diagnosis.replays import best_even_split, deepest_useful
 from probes.diagnosis.verdict import Verdict, ranked
 
 _LEAST_ERROR = 0.05
@@ -53,7 +54,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     rate = evidence.tokens_per_s
     if rate is None and case.cycle:
         rate = case.requests / case.cycle
-    replayed = replay(measured) if measured is not None else None
+    replayed = case.replays.rate(measured) if measured is not None and case.replays is not None else None
     error = _LEAST_ERROR
     if replayed is not None and rate:
         error = max(error, min(_MOST_ERROR, abs(replayed.mid / rate - 1.0)))
@@ -64,10 +65,14 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         cohorts=case.cohorts,
         cycle_s=case.cycle,
         measured_tokens_per_s=rate,
-        expected_tokens_per_s=best_expected(measured) if measured is not None else None,
+        expected_tokens_per_s=case.replays.rate(_best(measured)) if measured is not None and case.replays else None,
         replayed_tokens_per_s=replayed,
         bubble=_bubble(case),
     )
+
+
+def _best(measured: Measured) -> Measured:
+    return best_even_split(measured, 1, deepest_useful(measured))
 
 
 def _widened(verdict: Verdict, error: float) -> Verdict:

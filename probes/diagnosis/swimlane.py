@@ -49,7 +49,7 @@ def _last_rounds(spans: Sequence[StageSpan]) -> list[StageSpan]:
         return list(spans)
     decodes = [span for span in spans if span.decode]
     last = max(span.end for span in decodes)
-    return [span for span in spans if span.end > last - _CYCLES * cycle]
+    return [span for span in spans if span.start > last - _CYCLES * cycle]
 
 
 def _paint(canvas: Canvas, evidence: Evidence, spans: Sequence[StageSpan], lanes: int) -> None:

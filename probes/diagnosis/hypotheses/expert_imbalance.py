@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import median
 
-from engine.emulated.counterfactual import gain, shortened
+from engine.emulated.counterfactual import shortened
 from probes.diagnosis.case import Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
@@ -64,7 +64,7 @@ def _from_collectives(case: Case) -> Verdict:
     chance = 1.0 / len(found.last)
     if found.last[rank] <= max(ALWAYS, 1.5 * chance) or spread <= SPREAD:
         return _refuted(f"{last}; {longer}")
-    return _holds(case, [last, longer], (found.expert[rank] - mean) / max(1e-12, mean), _expert_share(case))
+    return _holds(case, [last, longer], _expert_share(case) * spread / (1.0 + spread))
 
 
 def _from_spans(case: Case) -> Verdict:
@@ -86,7 +86,8 @@ def _from_spans(case: Case) -> Verdict:
     text = f"rank {rank} works {own[rank] / 1e6:.2f} ms a micro-batch, the mean is {mean / 1e6:.2f} ms ({spread:+.0%})"
     if spread <= SPREAD:
         return _refuted(text)
-    return _holds(case, [text, "the other ranks wait for it in every layer"], spread, 1.0)
+    held = median(span.sent - span.start for span in case.steady)
+    return _holds(case, [text, "the other ranks wait for it in every layer"], (own[rank] - mean) / held)
 
 
 def _expert_share(case: Case) -> float:
@@ -95,12 +96,12 @@ def _expert_share(case: Case) -> float:
     return median(shares) if shares else 0.0
 
 
-def _holds(case: Case, supports: list[str], spread: float, share: float) -> Verdict:
+def _holds(case: Case, supports: list[str], saved: float) -> Verdict:
+    """`saved`: share of a micro-batch's time that an even placement saves."""
     possible = None
-    if case.measured is not None:
-        taus = [curve.at(case.cohorts[0]).mid for curve in case.measured.curves]
-        saved = [tau * share * spread / (1.0 + spread) for tau in taus]
-        possible = gain(case.measured, shortened(case.measured, saved))
+    if case.measured is not None and case.replays is not None:
+        seconds = [curve.at(case.cohorts[0]).mid * saved for curve in case.measured.curves]
+        possible = case.replays.gain(shortened(case.measured, seconds))
     return Verdict(hypothesis="expert_imbalance", verdict="holds", gain=possible, supports=supports, fix=FIX)
 
 

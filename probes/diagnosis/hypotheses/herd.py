@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.emulated.band import Band, ordered
-from engine.emulated.counterfactual import Measured, evenly_split, gain, with_graphs
+from engine.emulated.counterfactual import evenly_split, with_graphs
 from engine.emulated.curves import StageSample, fit_curve, generic_shape
 from probes.diagnosis.case import PUBLISHED_EXPERTS, PUBLISHED_TOP_K, Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
@@ -108,18 +108,12 @@ def _gain(case: Case) -> tuple[Band, Band | None]:
     measured = case.measured
     if measured is None:
         return _gain_from_sizes(case), None
-    now = gain(measured, best_even(measured, case.reachable))
+    assert case.replays is not None
+    now = case.replays.gain(evenly_split(measured, case.reachable))
     if now.mid >= 1.02 or any(curve.launch_s == 0 for curve in measured.curves):
         return now, None
     launched = with_graphs(measured)
-    split = evenly_split(measured, case.reachable)
-    return gain(measured, split), gain(launched, best_even(launched, case.reachable))
-
-
-def best_even(measured: Measured, most: int) -> Measured:
-    """The even split over 2 to `most` slots that gives most; over all of them where none gains."""
-    candidates = [evenly_split(measured, count) for count in range(2, most + 1)]
-    return max(reversed(candidates), key=lambda m: gain(measured, m).mid)
+    return now, case.replays.gain(evenly_split(launched, case.reachable), launched)
 
 
 def _gain_from_sizes(case: Case) -> Band:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.emulated.counterfactual import gain
 from probes.diagnosis.case import Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
@@ -24,14 +23,14 @@ FIX = Fix(
 def judge(case: Case) -> Verdict:
     """Holds where host time is a large part of a lap and would be gained if it were hidden."""
     measured, evidence = case.measured, case.evidence
-    if measured is None:
+    if measured is None or case.replays is None:
         return _without_steps(case)
     feedback = min(measured.feedback_s, measured.host_s)
     lap = sum(curve.at(max(case.cohorts)).mid for curve in measured.curves)
     lap += sum(measured.hop_s) + measured.feedback_s
     share = feedback / lap
     faster = msgspec.structs.replace(measured, feedback_s=measured.feedback_s - feedback, host_s=0.0)
-    possible = gain(measured, faster)
+    possible = case.replays.gain(faster)
     much = MUCH_PROFILED if evidence.profiler is not None else MUCH
     lines = [f"the host holds a micro-batch {feedback * 1e3:.2f} ms of its {lap * 1e3:.1f} ms way round ({share:.0%})"]
     if evidence.profiler is not None:

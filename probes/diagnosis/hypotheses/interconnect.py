@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import msgspec
+
 from engine.emulated.band import Band
-from engine.emulated.counterfactual import gain, with_links
+from engine.emulated.counterfactual import with_links
 from probes.diagnosis.case import Case
 from probes.diagnosis.evidence import Communication
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
@@ -53,7 +55,7 @@ def judge(case: Case) -> Verdict:
 
 def _pipeline(case: Case, lines: list[str]) -> Verdict:
     measured = case.measured
-    if measured is None:
+    if measured is None or case.replays is None:
         if case.evidence.communication is not None and case.evidence.ranks:
             wire = max(rank.decomposition.wire for rank in case.evidence.ranks)
             if wire < 0.05:
@@ -63,9 +65,10 @@ def _pipeline(case: Case, lines: list[str]) -> Verdict:
     lap = sum(curve.at(max(case.cohorts)).mid for curve in measured.curves)
     lap += sum(measured.hop_s) + measured.feedback_s
     share = sum(wires) / lap
-    possible = gain(
-        measured, with_links(measured, [max(0.0, hop - wire) for hop, wire in zip(measured.hop_s, wires, strict=True)])
-    )
+    instant = [max(0.0, hop - wire) for hop, wire in zip(measured.hop_s, wires, strict=True)]
+    back = max(0.0, measured.feedback_s - fmean(wires)) if wires else measured.feedback_s
+    faster = msgspec.structs.replace(with_links(measured, instant), feedback_s=back)
+    possible = case.replays.gain(faster)
     text = f"transfers take {sum(wires) * 1e3:.2f} ms of a micro-batch's {lap * 1e3:.1f} ms way round ({share:.1%})"
     if share >= MUCH_OF_A_LAP and possible.mid >= WORTH:
         return Verdict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from engine.emulated.counterfactual import gain, with_graphs
+from engine.emulated.counterfactual import with_graphs
 from probes.diagnosis.case import Case
 from probes.diagnosis.evidence import StageSpan
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
@@ -67,7 +67,7 @@ def judge(case: Case) -> Verdict:
     kernels = [s.kernels / s.launches for s in case.steady if s.kernels and s.launches]
     if kernels and bound:
         supports.append(f"{median(kernels):.1f} kernels a launch: no graph is replayed")
-    possible = gain(case.measured, with_graphs(case.measured)) if case.measured is not None else None
+    possible = case.replays.gain(with_graphs(case.measured)) if case.measured is not None and case.replays else None
     worth = possible is None or possible.mid >= WORTH
     if bound and worth:
         return Verdict(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
-from engine.emulated.counterfactual import at_best_depth, gain, p_eff
+from engine.emulated.band import Band
+from engine.emulated.counterfactual import Measured, evenly_split, with_graphs
 from probes.diagnosis.case import Case
 from probes.diagnosis.hypotheses.herd import FEW_WAVES
+from probes.diagnosis.replays import Replays, best_even_split, deepest_useful, effective_depth
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
-WORTH = 1.05
+WORTH = 1.10
 
 
 def judge(case: Case) -> Verdict:
@@ -25,8 +27,9 @@ def judge(case: Case) -> Verdict:
             missing=f"stage times and micro-batches in flight ({case.why_not or metrics.why.get('waves', '')})",
             fix=fix(evidence.stages),
         )
-    needed = p_eff(case.measured)
+    assert case.replays is not None
     slots = evidence.slots_allowed
+    needed = effective_depth(case.measured, -(-case.requests // max(1, min(case.requests, slots))))
     wanted = fix(max(slots, math.ceil(needed)))
     if case.requests <= slots:
         return _refuted(f"{case.requests} requests cannot fill more than {slots} slots", wanted)
@@ -34,10 +37,18 @@ def judge(case: Case) -> Verdict:
         return _refuted(f"{slots} slots are allowed, {metrics.waves:.1f} waves use them: not depth but spread", wanted)
     if slots >= needed:
         return _refuted(f"{slots} slots are allowed, {needed:.1f} keep every stage busy", wanted)
-    deeper = at_best_depth(case.measured)
-    possible = gain(case.measured, deeper)
+    deeper, possible = _deeper(case.replays, case.measured, slots)
     text = f"{slots} micro-batches may be in flight, {needed:.1f} keep every stage busy"
-    if possible.mid < WORTH:
+    supports = [text]
+    if possible.mid < WORTH and any(curve.launch_s > 0 for curve in case.measured.curves):
+        launched, after = _deeper(case.replays, with_graphs(case.measured), slots)
+        if after.mid >= WORTH:
+            supports.append(
+                f"more would gain nothing now ({possible.mid:.2f}x: each is launched anew); with CUDA graphs on they "
+                f"add {after.low:.2g}-{after.high:.2g}x"
+            )
+            deeper, possible = launched, possible.map(lambda g: max(1.0, g))
+    if possible.mid < WORTH and len(supports) == 1:
         return Verdict(
             hypothesis="shallow_depth",
             verdict="refuted",
@@ -51,11 +62,17 @@ def judge(case: Case) -> Verdict:
         hypothesis="shallow_depth",
         verdict="holds",
         gain=possible,
-        supports=[text, f"best at {depth} in flight"],
+        supports=[*supports, f"best at {depth} in flight"],
         fix=fix(depth),
         knob="async_depth",
         value=depth,
     )
+
+
+def _deeper(replays: Replays, measured: Measured, slots: int) -> tuple[Measured, Band]:
+    """(the best even split into at least `slots`, its gain over the even split into `slots`)."""
+    best = best_even_split(measured, slots, deepest_useful(measured))
+    return best, replays.gain(best, evenly_split(measured, slots))
 
 
 def fix(depth: int) -> Fix:

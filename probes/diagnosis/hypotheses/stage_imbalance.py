@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.emulated.counterfactual import gain, with_balanced_stages
+from engine.emulated.band import Band
+from engine.emulated.counterfactual import with_balanced_stages
 from probes.diagnosis.case import Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
@@ -26,7 +27,7 @@ def judge(case: Case) -> Verdict:
             contradicts=["one stage"],
             fix=FIX,
         )
-    if case.measured is None:
+    if case.measured is None or case.replays is None:
         return Verdict(
             hypothesis="stage_imbalance",
             verdict="unknown",
@@ -39,7 +40,7 @@ def judge(case: Case) -> Verdict:
     mean = sum(times) / len(times)
     slowest = max(range(len(times)), key=lambda stage: times[stage])
     spread = times[slowest] / mean - 1.0
-    possible = gain(case.measured, with_balanced_stages(case.measured))
+    possible = _whole_layers(case, case.replays.gain(with_balanced_stages(case.measured)))
     text = (
         f"stage {slowest} computes {times[slowest] * 1e3:.2f} ms for {size} requests, the mean is {mean * 1e3:.2f} ms "
         f"({spread:+.0%})"
@@ -52,7 +53,28 @@ def judge(case: Case) -> Verdict:
             contradicts=[text],
             fix=FIX,
         )
+    if possible.mid < 1.02 and _launch_bound(case):
+        return Verdict(
+            hypothesis="stage_imbalance",
+            verdict="unknown",
+            gain=None,
+            missing="GPU time of every stage: launching hides it (turn CUDA graphs on first)",
+            fix=FIX,
+        )
     supports = [text]
     if possible.mid < 1.02:
         supports.append("it costs nothing yet: with few micro-batches in flight only the sum of the stages counts")
     return Verdict(hypothesis="stage_imbalance", verdict="holds", gain=possible, supports=supports, fix=FIX)
+
+
+def _whole_layers(case: Case, possible: Band) -> Band:
+    """Layers are whole: the best split may leave the slowest stage half a layer above the mean."""
+    assert case.measured is not None
+    layers = sum(curve.layers for curve in case.measured.curves) / len(case.measured.curves)
+    return Band(min(possible.mid, possible.low / (1.0 + 0.5 / layers)), possible.mid, possible.high)
+
+
+def _launch_bound(case: Case) -> bool:
+    """Whether some stage's own time is hidden behind launching and not known."""
+    assert case.measured is not None
+    return any(band.high > 1.5 * band.low for curve in case.measured.curves for band in curve.gpu_s)

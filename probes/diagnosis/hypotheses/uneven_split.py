@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.emulated.counterfactual import evenly_split, gain
+from engine.emulated.counterfactual import evenly_split
 from probes.diagnosis.case import Case
 from probes.diagnosis.hypotheses.herd import FEW_WAVES
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
@@ -41,8 +41,8 @@ def judge(case: Case) -> Verdict:
     if metrics.waves < FEW_WAVES * slots:
         return _refuted(f"{metrics.waves:.1f} waves in {slots} slots: not an uneven split but a herd")
     possible = None
-    if case.measured is not None:
-        possible = gain(case.measured, evenly_split(case.measured, slots))
+    if case.measured is not None and case.replays is not None:
+        possible = case.replays.gain(evenly_split(case.measured, slots))
     return Verdict(
         hypothesis="uneven_split",
         verdict="holds",
