@@ -11,6 +11,7 @@ import click
 from tui.cli.output import note
 
 if TYPE_CHECKING:
+    from engine.launch import EngineProcess
     from sessions.channel.interface import Channel
     from sessions.messages import Role
     from tui.cli.engine_options import EngineChoice
@@ -40,6 +41,13 @@ def open_engine(engine: EngineChoice, connect: str | None, role: Role) -> Iterat
         with connect_engine(connect, role) as channel:
             yield channel
         return
+    with start_engine(engine) as process, connect_engine(str(process.socket), role) as channel, sampled(channel):
+        yield channel
+
+
+@contextmanager
+def start_engine(engine: EngineChoice) -> Iterator[EngineProcess]:
+    """An engine started from the flags, ready; it ends with the block, however that ends."""
     from engine.launch import EngineProcess, EngineStartError
 
     process = EngineProcess.start(engine.config())
@@ -51,14 +59,13 @@ def open_engine(engine: EngineChoice, connect: str | None, role: Role) -> Iterat
             for line in log:
                 note(line)
             raise click.ClickException(reason) from error
-        with connect_engine(str(process.socket), role) as channel, _sampled(channel):
-            yield channel
+        yield process
     finally:
         process.stop()
 
 
 @contextmanager
-def _sampled(channel: Channel) -> Iterator[None]:
+def sampled(channel: Channel) -> Iterator[None]:
     """Publish the frames of this host and its GPUs meanwhile."""
     from probes.gpu import GpuProbe
     from probes.host import HostProbe

@@ -15,6 +15,8 @@ FAILED = 1
 
 COMMANDS = (
     # name, module:attribute, group in the help, what it does
+    Entry("serve", "tui.cli.serve:serve", "See", "Serve a model without a console, by OpenAI's API."),
+    Entry("bridge", "tui.cli.bridge:bridge", "See", "Show a running engine to consoles elsewhere, through a broker."),
     Entry("bench", "tui.cli.bench:bench", "Measure", "Measure an engine at one or more loads."),
     Entry("ab", "tui.cli.ab:ab", "Measure", "Vary knobs against each other and say which of them matter."),
     Entry("compare", "tui.cli.compare:compare", "Measure", "Compare results: how large a difference, and is it real."),
@@ -27,6 +29,7 @@ COMMANDS = (
     ),
     Entry("whatif", "tui.cli.whatif:whatif", "Diagnose", "Sweep knobs, GPUs and load on the emulated cluster."),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
+    Entry("broker", "tui.cli.broker:broker", "Set up", "Try a broker: round trip, retained state, access list."),
     Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
     Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),
