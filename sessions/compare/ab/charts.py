@@ -106,13 +106,11 @@ class _Scale:
         """Axes with their ticks and titles."""
         parts = [_line((self.left, self.top), (self.left, self.bottom), "axis")]
         parts.append(_line((self.left, self.bottom), (self.right, self.bottom), "axis"))
-        for place in range(5):
-            value = self._most * place / 4
+        for value in nice_ticks(0.0, self._most):
             parts.append(_line((self.left, self.y(value)), (self.right, self.y(value)), "grid"))
             parts.append(_text(self.left - 6, self.y(value) + 4, number(value), "end"))
-            if ticks_x:
-                value = self._low + (self._high - self._low) * place / 4
-                parts.append(_text(self.x(value), self.bottom + 16, number(value), "middle"))
+        across = nice_ticks(self._low, self._high) if ticks_x else []
+        parts += [_text(self.x(value), self.bottom + 16, number(value), "middle") for value in across]
         parts.append(_text((self.left + self.right) / 2, self.bottom + 36, x_title, "middle"))
         parts.append(
             f'<text transform="translate(14 {(self.top + self.bottom) / 2}) rotate(-90)" text-anchor="middle">'
@@ -125,10 +123,10 @@ def _scatter(marks: Sequence[tuple[Point, int]], x_title: str, y_title: str, nam
     scale = _Scale([point for point, _ in marks])
     parts = scale.frame(x_title, y_title) + [_mark(scale, point, which) for point, which in marks]
     for place, name in enumerate(names):
-        y = scale.top + 10 + 16 * place
-        parts.append(f'<circle cx="{scale.right + 14}" cy="{y - 4}" r="4" class="c{place % COLOURS}"/>')
-        parts.append(_text(scale.right + 24, y, f"{place} {name}", "start"))
-    return _svg(max(scale.height, 24 + 16 * len(names)), parts, f"{y_title} against {x_title}")
+        y = scale.bottom + 60 + 18 * place
+        parts.append(f'<circle cx="{scale.left + 6}" cy="{y - 4}" r="5" class="c{place % COLOURS}"/>')
+        parts.append(_text(scale.left + 18, y, f"{place}  {name}", "start"))
+    return _svg(scale.bottom + 60 + 18 * len(names), parts, f"{y_title} against {x_title}")
 
 
 def _mark(scale: _Scale, point: Point, which: int) -> str:
@@ -136,6 +134,14 @@ def _mark(scale: _Scale, point: Point, which: int) -> str:
     x, y = scale.x(point[0]), scale.y(point[1])
     dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" class="c{which % COLOURS}"/>'
     return f'{dot}<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle" class="digit">{which}</text>'
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most `most` multiples of 1, 2 or 5 times a power of ten within [low, high]."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [place * step for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _ratio_ticks(reach: float) -> list[float]:

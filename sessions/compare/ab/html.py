@@ -33,6 +33,7 @@ svg text.digit { fill: #fff; font-size: 10px; font-weight: 600; }
 COLOUR_RULES = "".join(
     f".c{i} {{ fill: var(--c{i}); stroke: none; }} .c{i}.line {{ fill: none; stroke: var(--c{i}); }} " for i in range(7)
 )
+EFFECT_HEADING = ("effect", "ratio", "verdict", "p, corrected")
 
 
 def as_html(result: AbResult) -> str:
@@ -53,12 +54,10 @@ def as_html(result: AbResult) -> str:
         "<h2>Combinations</h2>",
         _table(list(cell_rows(result))),
     ]
-    for metric in result.metrics:
-        parts.append(f"<h2>Effects on {escape(metric.name)} ({escape(metric.unit)})</h2>")
-        parts.append(forest(metric.effects))
-        parts.append(_table([("effect", "ratio", "verdict", "p"), *map(effect_row, metric.effects)]))
-        if metric is not result.metrics[0]:
-            parts.append("<p class='aside'>This metric did not decide when to stop.</p>")
+    primary, *others = result.metrics
+    parts.append(f"<h2>Effects on {escape(primary.name)} ({escape(primary.unit)})</h2>")
+    parts.append(forest(primary.effects))
+    parts.append(_table([EFFECT_HEADING, *map(effect_row, primary.effects)]))
     for one, two in pairs:
         parts += [f"<h2>{escape(result.factors[one].knob)} and {escape(result.factors[two].knob)}</h2>"]
         parts.append(interaction(result, one, two))
@@ -68,6 +67,10 @@ def as_html(result: AbResult) -> str:
         parts.append(_table([("effect", "at", "ratio"), *rows]))
     parts += ["<h2>Speed for a user against speed of a device</h2>", pareto_chart(result)]
     parts += ["<h2>Every run, in the order it was run</h2>", over_time(result)]
+    for metric in others:
+        parts.append(f"<h2>Effects on {escape(metric.name)} ({escape(metric.unit)})</h2>")
+        parts.append(_table([EFFECT_HEADING, *map(effect_row, metric.effects)]))
+        parts.append("<p class='aside'>This metric did not decide when to stop.</p>")
     parts.append(f"<h2>Method</h2><p>{escape(method(result))}</p>")
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -63,8 +63,13 @@ def headline(result: AbResult) -> str:
     if not decided:
         return f"No effect on {primary.name} was shown."
     largest = max(decided, key=lambda effect: max(effect.ratio, 1 / effect.ratio))
-    what = "changes the other's effect" if largest.kind == "interaction" else "changes"
-    return f"{largest.name} {what} {primary.name} {ratio(largest)} (p={largest.p_holm:.3g})."
+    if largest.kind == "interaction":
+        one, _, two = largest.name.partition(" x ")
+        return (
+            f"{one} and {two} together multiply {primary.name} by {ratio(largest)} beyond what each does alone "
+            f"(p={largest.p_holm:.3g})."
+        )
+    return f"{largest.name} multiplies {primary.name} by {ratio(largest)} (p={largest.p_holm:.3g})."
 
 
 def cell_rows(result: AbResult) -> Iterator[tuple[str, ...]]:
