@@ -206,3 +206,57 @@ def test_free_list_hands_out_each_once() -> None:
         free.take(2)
     free.give([1])
     assert sorted(free.take(2)) == [1, 3] and free.used == 4
+
+
+def test_steps_of_removed_slots_still_count_as_in_flight() -> None:
+    s = scheduler("capped", depth=3)
+    for i in range(3):
+        add(s, f"r{i}")
+    plans = [plan(s) for _ in range(3)]
+    complete(s, plans[0])
+    s.set_knobs(Knobs(async_depth=1, admission="capped"))
+    assert s.running.slots[0].live == 1 and s.next_plan() is None
+    complete(s, plans[1])
+    complete(s, plans[2])
+    assert len(plan(s).decode) == 3
+
+
+def test_a_later_request_never_preempts_an_earlier_one() -> None:
+    """The later one needs a block while the earlier holds some outside of any slot: it sits out, then gives way."""
+    s = scheduler("greedy", depth=2, most=1, kv_blocks=4)
+    early, late = add(s, "early", prompt=8, max_tokens=4), add(s, "late", prompt=8, max_tokens=4)
+    admitted = []
+    for _ in range(2):
+        made = plan(s)
+        admitted += [row.row for row in made.admit]
+        complete(s, made)
+    s.set_knobs(Knobs(async_depth=1, max_micro_batch=1))
+    s.running.slots[0].move_all(s.running.pool)
+    s.running.pool.decoding = {late: None, early: None}
+    made = plan(s)
+    assert [row.row for row in made.decode] == [early.row]
+    assert (early.state, late.state) == (State.RUNNING, State.WAITING)
+
+
+def test_while_a_decode_lacks_a_block_nothing_is_admitted_and_no_slot_runs_ahead() -> None:
+    s = scheduler("capped", depth=2, run_ahead=1)
+    running = [add(s, "a"), add(s, "b")]
+    plan(s), plan(s)
+    add(s, "waits")
+    s.running.starved.add(running[0])
+    assert not s.running.fits(s.waiting.head())
+    assert s.next_plan() is None
+    s.running.starved.clear()
+    assert s.running.fits(s.waiting.head())
+    assert s.next_plan() is not None
+
+
+def test_a_hundredth_of_the_blocks_is_left_for_those_that_run() -> None:
+    s = scheduler(depth=2, kv_blocks=200, token_budget=10_000, most=1)
+    add(s, "fills", prompt=4 * 150, max_tokens=4)
+    add(s, "waits", prompt=4 * 49, max_tokens=4)
+    plan(s)
+    assert s.next_plan() is None
+    s.set_knobs(Knobs(async_depth=2, max_micro_batch=2))
+    fits = add(s, "fits", prompt=4 * 48, max_tokens=4, priority=-1)
+    assert [chunk.row for chunk in plan(s).prefill] == [fits.row]
