@@ -51,6 +51,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.cohorts)
 
     @property
+    def lap(self) -> float:
+        """Seconds that the largest micro-batch takes once round, nothing in its way."""
+        assert self.measured is not None
+        stages = sum(curve.at(max(self.cohorts)).mid for curve in self.measured.curves)
+        return stages + sum(self.measured.hop_s) + self.measured.feedback_s
+
+    @property
     def reachable(self) -> int:
         """Micro-batches that could go round: as many as there are requests and slots."""
         return max(1, min(self.requests, self.evidence.slots_allowed))

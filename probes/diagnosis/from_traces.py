@@ -26,6 +26,7 @@ from probes.traces.breakdown import breakdown
 from probes.traces.classify import OpKind
 from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time, wire_times
 from probes.traces.load import TraceSet
+from probes.traces.match import Pairing
 from probes.traces.steps import Step, steps
 from probes.traces.trace import RankTrace
 
@@ -252,12 +253,26 @@ def _hop_wire(traces: TraceSet, stages: int) -> dict[int, float]:
     found: dict[int, float] = {}
     for pairing in traces.matching.pairings:
         sender, receiver = _stage_of(traces, pairing.a), _stage_of(traces, pairing.b)
-        if pairing.ordered and receiver == sender + 1 and receiver < stages:
-            own = [step for step in steps(traces.ranks[pairing.b]) if step.decode or step.prefill]
-            moved = sum(_wire(traces, pairing.b, int(j)) for j in pairing.b_ops)
-            if own:
-                found[sender] = max(found.get(sender, 0.0), moved / len(own) / 1e9)
+        own = len(steps(traces.ranks[pairing.b]))
+        if pairing.ordered and receiver == sender + 1 and receiver < stages and own:
+            found[sender] = max(found.get(sender, 0.0), _transfer(traces, pairing) / own / 1e9)
     return found
+
+
+def _transfer(traces: TraceSet, pairing: Pairing) -> float:
+    """Total ns that these sends take when their receiver stands ready: by size, the median of those where it did.
+
+    A late receiver finds small messages delivered already, so its own kernel says nothing about the link.
+    """
+    by_size: dict[int, list[tuple[bool, int]]] = defaultdict(list)
+    for i, j in zip(pairing.a_ops.tolist(), pairing.b_ops.tolist(), strict=True):
+        sent, got = traces.ranks[pairing.a].comm[i], traces.ranks[pairing.b].comm[j]
+        by_size[sent.elements].append((got.start <= sent.start, got.end - max(sent.start, got.start)))
+    total = 0.0
+    for times in by_size.values():
+        ready = [length for early, length in times if early]
+        total += max(0.0, median(ready or [length for _, length in times])) * len(times)
+    return total
 
 
 def _last_to_join(traces: TraceSet) -> tuple[dict[int, float], dict[int, float]]:

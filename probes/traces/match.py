@@ -13,6 +13,8 @@ from probes.traces.trace import UNKNOWN, CommOp, RankTrace
 
 _MAX_SHIFT = 64
 _LEAST_AGREEMENT = 0.6
+_SURE_AGREEMENT = 0.9
+_SAME_SPREAD_NS = 20_000
 
 
 @dataclass(frozen=True)
@@ -113,24 +115,30 @@ def _peer(op: CommOp, trace: RankTrace, index_of: dict[int, int], count: int) ->
 def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
     """How far `a` is ahead of `b`, and how many operations overlap; None when their sizes do not fit.
 
-    A recording may begin or end between two operations, so the sequences may be shifted against each other. Among
-    shifts whose sizes agree, the one with the steadiest difference of ends is right; none at all is preferred.
+    A recording may begin or end between two operations, so sequences of different lengths may be shifted against each
+    other. Among shifts whose sizes agree, the one with the steadiest difference of ends is right; steady decode looks
+    the same under several, and then the recorded clocks decide.
     """
-    best: tuple[float, int, int] | None = None
-    best_agreement = _LEAST_AGREEMENT
     sizes_a, sizes_b = (np.array([op.elements for op in ops]) for ops in (a, b))
     ends_a, ends_b = (np.array([op.end for op in ops]) for ops in (a, b))
+    if len(a) == len(b) and float(np.mean(sizes_a == sizes_b)) >= _SURE_AGREEMENT:
+        return 0, len(a)
+    fits: list[tuple[float, float, float, int, int]] = []
     limit = min(_MAX_SHIFT, max(len(a), len(b)) - 1)
-    for shift in sorted(range(-limit, limit + 1), key=abs):
+    for shift in range(-limit, limit + 1):
         x, y = max(shift, 0), max(-shift, 0)
         count = min(len(a) - x, len(b) - y)
         if count < max(1, (min(len(a), len(b)) + 1) // 2):
             continue
         agreement = float(np.mean(sizes_a[x : x + count] == sizes_b[y : y + count]))
-        if agreement < best_agreement - 0.01:
-            continue
         gaps = ends_b[y : y + count] - ends_a[x : x + count]
-        spread = float(np.median(np.abs(gaps - np.median(gaps)))) if count > 2 else float("inf")
-        if best is None or agreement > best_agreement + 0.01 or spread < 0.5 * best[0]:
-            best, best_agreement = (spread, shift, count), max(agreement, best_agreement)
-    return None if best is None else (best[1], best[2])
+        spread = float(np.median(np.abs(gaps - np.median(gaps))))
+        fits.append((agreement, spread, abs(float(np.median(gaps))), shift, count))
+    best = max((fit[0] for fit in fits), default=0.0)
+    if best < _LEAST_AGREEMENT:
+        return None
+    agreeing = [fit for fit in fits if fit[0] >= best - 0.01]
+    steadiest = min(fit[1] for fit in agreeing)
+    steady = [fit for fit in agreeing if fit[1] <= 2 * steadiest + _SAME_SPREAD_NS]
+    chosen = min(steady, key=lambda fit: fit[2])
+    return chosen[3], chosen[4]

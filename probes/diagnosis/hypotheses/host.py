@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.emulated.counterfactual import Measured
 from probes.diagnosis.case import Case
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
@@ -25,21 +26,29 @@ def judge(case: Case) -> Verdict:
     measured, evidence = case.measured, case.evidence
     if measured is None or case.replays is None:
         return _without_steps(case)
-    feedback = min(measured.feedback_s, measured.host_s)
-    lap = sum(curve.at(max(case.cohorts)).mid for curve in measured.curves)
-    lap += sum(measured.hop_s) + measured.feedback_s
+    feedback, lap = host_s(measured), case.lap
     share = feedback / lap
     faster = msgspec.structs.replace(measured, feedback_s=measured.feedback_s - feedback, host_s=0.0)
     possible = case.replays.gain(faster)
-    much = MUCH_PROFILED if evidence.profiler is not None else MUCH
     lines = [f"the host holds a micro-batch {feedback * 1e3:.2f} ms of its {lap * 1e3:.1f} ms way round ({share:.0%})"]
     if evidence.profiler is not None:
         lines.append("recorded with a profiler, which lengthens the host's part")
     if evidence.driver_s_per_step:
         lines.append(f"the driver works {evidence.driver_s_per_step * 1e3:.2f} ms a micro-batch")
-    if share >= much and possible.mid >= WORTH:
+    if is_much(case) and possible.mid >= WORTH:
         return Verdict(hypothesis="host", verdict="holds", gain=possible, supports=lines, fix=FIX)
     return Verdict(hypothesis="host", verdict="refuted", gain=refuted_gain(possible), contradicts=lines, fix=FIX)
+
+
+def host_s(measured: Measured) -> float:
+    """Seconds of a lap in which the host holds a micro-batch."""
+    return min(measured.feedback_s, measured.host_s)
+
+
+def is_much(case: Case) -> bool:
+    """Whether the host's part of a lap is large."""
+    much = MUCH_PROFILED if case.evidence.profiler is not None else MUCH
+    return case.measured is not None and host_s(case.measured) >= much * case.lap
 
 
 def _without_steps(case: Case) -> Verdict:

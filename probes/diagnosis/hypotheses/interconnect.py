@@ -61,9 +61,7 @@ def _pipeline(case: Case, lines: list[str]) -> Verdict:
             if wire < 0.05:
                 return _refuted([f"transfer takes at most {wire:.1%} of any rank's time", *lines])
         return _unknown(f"stage times and transfers ({case.why_not})")
-    wires = _hop_wires(case)
-    lap = sum(curve.at(max(case.cohorts)).mid for curve in measured.curves)
-    lap += sum(measured.hop_s) + measured.feedback_s
+    wires, lap = hop_wires(case), case.lap
     share = sum(wires) / lap
     instant = [max(0.0, hop - wire) for hop, wire in zip(measured.hop_s, wires, strict=True)]
     back = max(0.0, measured.feedback_s - fmean(wires)) if wires else measured.feedback_s
@@ -89,9 +87,15 @@ def _pipeline(case: Case, lines: list[str]) -> Verdict:
     )
 
 
-def _hop_wires(case: Case) -> list[float]:
+def is_much(case: Case) -> bool:
+    """Whether transfers are a large part of a lap."""
+    return case.measured is not None and sum(hop_wires(case)) >= MUCH_OF_A_LAP * case.lap
+
+
+def hop_wires(case: Case) -> list[float]:
     """Seconds of transfer from each stage to the next: matched kernels where there are any, else the whole hop."""
-    assert case.measured is not None
+    if case.measured is None:
+        return []
     found = case.evidence.communication
     if found is None:
         return list(case.measured.hop_s)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from engine.emulated.band import Band
 from engine.emulated.counterfactual import Measured, evenly_split, with_graphs
 from probes.diagnosis.case import Case
 from probes.diagnosis.hypotheses.herd import FEW_WAVES
+from probes.diagnosis.hypotheses.host import is_much as host_is_much
+from probes.diagnosis.hypotheses.interconnect import is_much as wires_are_much
 from probes.diagnosis.replays import Replays, best_even_split, deepest_useful, effective_depth
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
@@ -29,7 +33,8 @@ def judge(case: Case) -> Verdict:
         )
     assert case.replays is not None
     slots = evidence.slots_allowed
-    needed = effective_depth(case.measured, -(-case.requests // max(1, min(case.requests, slots))))
+    size = -(-case.requests // max(1, min(case.requests, slots)))
+    needed = effective_depth(case.measured, size)
     wanted = fix(max(slots, math.ceil(needed)))
     if case.requests <= slots:
         return _refuted(f"{case.requests} requests cannot fill more than {slots} slots", wanted)
@@ -37,6 +42,10 @@ def judge(case: Case) -> Verdict:
         return _refuted(f"{slots} slots are allowed, {metrics.waves:.1f} waves use them: not depth but spread", wanted)
     if slots >= needed:
         return _refuted(f"{slots} slots are allowed, {needed:.1f} keep every stage busy", wanted)
+    stages_alone = msgspec.structs.replace(case.measured, hop_s=(), feedback_s=0.0)
+    if slots >= effective_depth(stages_alone, size) and (wires_are_much(case) or host_is_much(case)):
+        cause = "transfers" if wires_are_much(case) else "the host"
+        return _refuted(f"{slots} slots are enough for the stages; {cause} make {needed:.1f} of it", wanted)
     deeper, possible = _deeper(case.replays, case.measured, slots)
     text = f"{slots} micro-batches may be in flight, {needed:.1f} keep every stage busy"
     supports = [text]

@@ -9,6 +9,8 @@ from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
 SPREAD = 0.10
 """Slowest stage over the mean, less one."""
+_FEW_LAYERS = 6
+"""Fewest layers of a stage in practice, where they are not told."""
 
 FIX = Fix(
     herdscope="start with layers split by measured cost (the head weighs on the last stage)",
@@ -70,7 +72,7 @@ def judge(case: Case) -> Verdict:
 def _whole_layers(case: Case, possible: Band) -> Band:
     """Layers are whole: the best split may leave the slowest stage half a layer above the mean."""
     assert case.measured is not None
-    layers = sum(curve.layers for curve in case.measured.curves) / len(case.measured.curves)
+    layers = max(_FEW_LAYERS, sum(curve.layers for curve in case.measured.curves) / len(case.measured.curves))
     return Band(min(possible.mid, possible.low / (1.0 + 0.5 / layers)), possible.mid, possible.high)
 
 
