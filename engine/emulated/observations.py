@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
@@ -13,6 +16,7 @@ from engine.emulated.model_profile import ModelProfile
 from engine.emulated.predict import predict
 from engine.emulated.roofline import Roofline, Sharding, Split, decode_work
 from sessions.knobs import Knobs
+from sessions.messages import EngineState, StageFrame
 from sessions.results import BenchResult
 
 
@@ -70,6 +74,37 @@ class StageObservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Observation = RateObservation | StageObservation
+
+LEAST_SPANS = 3
+"""Fewest micro-batches that a stage's median is taken over."""
+
+
+def stage_observations(frames: Iterable[StageFrame], engine: EngineState) -> list[StageObservation]:
+    """Median times of pure decode micro-batches by stage, size and CUDA graphs, from a pipeline's spans.
+
+    Raise ConfigError when the engine is no pipeline (under expert parallelism a span ends with its rank's own work) or
+    no size was seen often enough.
+    """
+    if engine.stages != len(engine.ranks):
+        raise ConfigError(
+            f"calibrate: spans of {len(engine.ranks)} ranks in {engine.stages} stages: a pipeline is needed"
+        )
+    times: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+    for frame in frames:
+        for span in frame.spans:
+            if span.decode and not span.prefill_tokens:
+                times[frame.stage, span.decode, span.graph].append(span.end - span.start)
+    layers = tuple(rank.last_layer - rank.first_layer for rank in sorted(engine.ranks, key=lambda rank: rank.stage))
+    found = [
+        StageObservation(
+            stage=stage, decode=size, seconds=median(seen) / 1e9, graphs=graph, ranks=engine.stages, split=layers
+        )
+        for (stage, size, graph), seen in sorted(times.items())
+        if len(seen) >= LEAST_SPANS and median(seen) > 0
+    ]
+    if not found:
+        raise ConfigError(f"calibrate: no micro-batch size was seen {LEAST_SPANS} times in pure decode")
+    return found
 
 
 def read_observations(path: Path, ranks: int, sharding: Sharding = "pp") -> list[RateObservation]:

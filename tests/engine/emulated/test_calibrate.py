@@ -6,11 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.config import ConfigError
+from engine.config import ConfigError, EngineConfig
 from engine.emulated.calibrate import UNFITTED_BAND, calibrate, unfitted
+from engine.emulated.cluster import Cluster
 from engine.emulated.hardware import RTX_PRO_6000, load_hardware
 from engine.emulated.model_profile import load_model
-from engine.emulated.observations import RateObservation, StageObservation, read_observations
+from engine.emulated.observations import RateObservation, StageObservation, read_observations, stage_observations
+from engine.emulated.target import VirtualTarget
 from engine.emulated.validation import (
     one_h200,
     pipeline_calibration,
@@ -19,6 +21,7 @@ from engine.emulated.validation import (
     tensor_parallel_8,
 )
 from sessions.knobs import Knobs
+from sessions.messages import RequestSpec, StageFrame
 
 QWEN = load_model("qwen3-30b-a3b")
 
@@ -130,3 +133,18 @@ def test_faults_of_a_fit_are_one_line() -> None:
     with pytest.raises(ConfigError, match="colour"):
         calibrate(table.hardware, table.model, table.rows, ["colour"])
     assert math.isfinite(calibrate(table.hardware, table.model, table.rows, ["hop_us"]).error.mape)
+
+
+def test_spans_of_a_run_fit_the_profile_that_made_them() -> None:
+    truth = msgspec.structs.replace(load_hardware("2x-h200"), kernel_us=2.5)
+    knobs = Knobs(async_depth=2, admission="capped", cuda_graphs=True)
+    config = EngineConfig(model="qwen3-30b-a3b", emulate="2x-h200", pp=2, knobs=knobs)
+    target = VirtualTarget(config, Cluster(hardware=truth, model=QWEN, pp=2, ep=2))
+    target.submit([RequestSpec(id=str(i), prompt=[1] * 100, max_tokens=300) for i in range(6)])
+    frames = [m for _ in range(40) for m in target.advance(target.clock.now_ns() + 10**9) if isinstance(m, StageFrame)]
+    seen = stage_observations(frames, target.engine)
+    assert {(o.stage, o.decode, o.graphs) for o in seen} == {(0, 3, True), (1, 3, True)}
+    fit = calibrate(load_hardware("2x-h200"), QWEN, seen)
+    assert fit.fitted["kernel_us"] == pytest.approx(2.5, rel=0.02)
+    with pytest.raises(ConfigError, match="no micro-batch"):
+        stage_observations([], target.engine)
