@@ -54,7 +54,7 @@ class Recording:
         self._database = open_for_reading(self.path)
         self.problems: list[str] = []
         self.unknown_kinds: Counter[str] = Counter()
-        self._cache: OrderedDict[int, list[Recorded | UnknownKind]] = OrderedDict()
+        self._cache: OrderedDict[int, list[Recorded]] = OrderedDict()
         self._places: list[_Place] = []
         with self._reading():
             origin = meta.load(self._database, meta.Origin)
@@ -125,12 +125,12 @@ class Recording:
             ticks = self._tail(t_ns)
             if ticks:
                 segment = self._places[-1].id + 1 if self._places else self._first_keyframe()
-                return Moment(self._keyframe(segment), self._known(ticks, t_ns))
+                return Moment(self._keyframe(segment), ticks)
             index = bisect.bisect_right(self._places, t_ns, key=lambda place: place.first_ns) - 1
             if index < 0:
                 return Moment(self._keyframe(self._first_keyframe()), [])
             segment = self._places[index].id
-            return Moment(self._keyframe(segment), self._known(self._segment(segment), t_ns))
+            return Moment(self._keyframe(segment), _until(self._segment(segment), t_ns))
 
     def records(
         self, start_ns: int | None = None, end_ns: int | None = None, kinds: Sequence[type[Message]] | None = None
@@ -151,8 +151,8 @@ class Recording:
                 place = self._places[index]
                 batch = self._segment(place.id, names) if place.first_ns <= high else []
             done = place.id
-            yield from self._between(batch, low, high, names)
-        yield from self._between(rest, low, high, names)
+            yield from _between(batch, low, high, names)
+        yield from _between(rest, low, high, names)
 
     def marks(self, start_ns: int | None = None, end_ns: int | None = None) -> list[Mark]:
         """Points of interest in an interval (default: all), in order."""
@@ -210,13 +210,14 @@ class Recording:
                 continue
             self._problem(f"segment {number} is lost: the file is damaged there")
 
-    def _segment(self, number: int, names: frozenset[str] | None = None) -> list[Recorded | UnknownKind]:
+    def _segment(self, number: int, names: frozenset[str] | None = None) -> list[Recorded]:
         if number in self._cache:
             self._cache.move_to_end(number)
             return self._cache[number]
         try:
             row = self._database.execute("SELECT data FROM segments WHERE id = ?", (number,)).fetchone()
-            records = unfold(row[0], names) if row is not None else []
+            records, unknown = unfold(row[0], names) if row is not None else ([], {})
+            self.unknown_kinds.update(unknown)
         except DamagedSegment as error:
             self._problem(f"segment {number} is damaged and left out: {error}")
             records = []
@@ -225,30 +226,28 @@ class Recording:
                 raise
             self._problem(f"segment {number} is damaged and left out: {error}")
             records = []
-        for record in records:
-            if isinstance(record, UnknownKind):
-                self.unknown_kinds[record.kind] += 1
         if names is None:
             self._cache[number] = records
             if len(self._cache) > _CACHED_SEGMENTS:
                 self._cache.popitem(last=False)
         return records
 
-    def _tail(self, until_ns: int, from_ns: int = -(2**63)) -> list[Recorded | UnknownKind]:
+    def _tail(self, until_ns: int, from_ns: int = -(2**63)) -> list[Recorded]:
         query = "SELECT data FROM tail WHERE first_ns <= ? AND last_ns >= ? ORDER BY id"
-        records: list[Recorded | UnknownKind] = []
+        records: list[Recorded] = []
         try:
             for (data,) in self._database.execute(query, (until_ns, from_ns)):
                 for at_ns, raw in unpack_tick(data):
                     message = decode(raw)
-                    records.append(message if isinstance(message, UnknownKind) else Recorded(at_ns, message))
+                    if not isinstance(message, UnknownKind):
+                        records.append(Recorded(at_ns, message))
         except (msgspec.MsgspecError, MalformedMessage) as error:
             self._problem(f"the last seconds are damaged and left out: {error}")
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             self._problem(f"the last seconds are damaged and left out: {error}")
-        return records
+        return _until(records, until_ns)
 
     def _keyframe(self, segment: int) -> list[Message]:
         try:
@@ -263,18 +262,6 @@ class Recording:
     def _first_keyframe(self) -> int:
         row = self._database.execute("SELECT min(segment) FROM keyframes").fetchone()
         return int(row[0] or 1)
-
-    def _known(self, records: Sequence[Recorded | UnknownKind], until_ns: int) -> list[Recorded]:
-        return [record for record in records if isinstance(record, Recorded) and record.at_ns <= until_ns]
-
-    def _between(
-        self, records: Sequence[Recorded | UnknownKind], low: int, high: int, names: frozenset[str] | None
-    ) -> Iterator[Recorded]:
-        for record in records:
-            if isinstance(record, UnknownKind) or not low <= record.at_ns <= high:
-                continue
-            if names is None or kind_of(record.message) in names:
-                yield record
 
     def _problem(self, text: str) -> None:
         if text not in self.problems:
@@ -298,3 +285,18 @@ class Recording:
             yield
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             raise RecordingError(f"cannot read {self.path}: {error}") from None
+
+
+def _until(records: list[Recorded], t_ns: int) -> list[Recorded]:
+    return records[: bisect.bisect_right(records, t_ns, key=_arrival)]
+
+
+def _between(records: list[Recorded], low: int, high: int, names: frozenset[str] | None) -> list[Recorded]:
+    first = bisect.bisect_left(records, low, key=_arrival)
+    last = bisect.bisect_right(records, high, key=_arrival)
+    chosen = records[first:last]
+    return chosen if names is None else [record for record in chosen if kind_of(record.message) in names]
+
+
+def _arrival(record: Recorded) -> int:
+    return record.at_ns

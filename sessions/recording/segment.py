@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import zstandard
 
-from sessions.codec import UnknownKind
 from sessions.messages import KINDS, Message, StageFrame, kind_of
 from sessions.recording.columns import (
     DamagedColumn,
@@ -40,6 +40,13 @@ class Recorded(NamedTuple):
 
     at_ns: int
     message: Message
+
+
+class Unfolded(NamedTuple):
+    """A segment's records in order of arrival, and how many messages of kinds unknown here were left out."""
+
+    records: list[Recorded]
+    unknown: dict[str, int]
 
 
 class DamagedSegment(ValueError):
@@ -92,8 +99,8 @@ def fold(records: Sequence[tuple[int, bytes]]) -> bytes:
     return _compressor.compress(_encode(packed))
 
 
-def unfold(data: bytes, kinds: frozenset[str] | None = None) -> list[Recorded | UnknownKind]:
-    """Decode a segment (or only these kinds of it) in order of arrival; raise DamagedSegment."""
+def unfold(data: bytes, kinds: frozenset[str] | None = None) -> Unfolded:
+    """Decode a segment (or only these kinds of it); raise DamagedSegment."""
     try:
         return _unfold(data, kinds)
     except (zstandard.ZstdError, msgspec.MsgspecError, DamagedColumn, ValueError, TypeError, IndexError) as error:
@@ -112,7 +119,7 @@ def _pack_group(kind: str, names: Sequence[str], members: list[int], rows: dict[
     return _Group(kind, list(names), members, len(together), columns)
 
 
-def _unfold(data: bytes, kinds: frozenset[str] | None) -> list[Recorded | UnknownKind]:
+def _unfold(data: bytes, kinds: frozenset[str] | None) -> Unfolded:
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES)
     segment = _segments.decode(raw)
     if segment.format > SEGMENT_FORMAT:
@@ -120,20 +127,23 @@ def _unfold(data: bytes, kinds: frozenset[str] | None) -> list[Recorded | Unknow
     order = unpack_integers(segment.streams, segment.count).tolist()
     arrivals = unpack_integers(segment.arrivals, segment.count).tolist()
     sizes = np.bincount(order, minlength=1).tolist()
-    streams: dict[int, Iterator[Message | UnknownKind]] = {}
+    streams: dict[int, Iterator[Message]] = {}
+    unknown: dict[str, int] = {}
     for group in segment.groups:
-        if kinds is not None and group.kind not in kinds:
-            continue
-        messages = iter(_messages(group))
-        for stream in group.streams:
-            streams[stream] = iter([next(messages) for _ in range(sizes[stream])])
-    return [_record(at, next(streams[stream])) for at, stream in zip(arrivals, order, strict=True) if stream in streams]
+        kind = KINDS.get(group.kind)
+        if kind is None:
+            unknown[group.kind] = unknown.get(group.kind, 0) + group.count
+        elif kinds is None or group.kind in kinds:
+            messages = iter(_messages(group, kind))
+            for stream in group.streams:
+                streams[stream] = iter(list(islice(messages, sizes[stream])))
+    wanted = zip(arrivals, order, strict=True)
+    if len(streams) < len(sizes):
+        wanted = ((at, stream) for at, stream in wanted if stream in streams)  # type: ignore[assignment]
+    return Unfolded([Recorded(at, next(streams[stream])) for at, stream in wanted], unknown)
 
 
-def _messages(group: _Group) -> Iterable[Message | UnknownKind]:
-    kind = KINDS.get(group.kind)
-    if kind is None:
-        return [UnknownKind(group.kind)] * group.count
+def _messages(group: _Group, kind: type[Message]) -> Iterable[Message]:
     columns = dict(zip(group.names, group.columns, strict=True))
     values: dict[str, list[Any]] = {}
     for name in columns:
@@ -146,7 +156,3 @@ def _messages(group: _Group) -> Iterable[Message | UnknownKind]:
     names = list(values)
     rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
     return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
-
-
-def _record(at_ns: int, message: Message | UnknownKind) -> Recorded | UnknownKind:
-    return Recorded(at_ns, message) if isinstance(message, Message) else message

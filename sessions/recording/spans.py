@@ -42,7 +42,7 @@ def pack_spans(lists: Sequence[Any], instants: Sequence[int]) -> Column | None:
 
 
 def unpack_spans(column: Column, instants: Sequence[int]) -> list[Any]:
-    """Undo pack_spans (or a plain column); raise DamagedColumn."""
+    """Undo pack_spans (or a plain column): a list of spans for each frame; raise DamagedColumn."""
     form, payload = column
     if form != _SPANS:
         return unpack_column(column, len(instants))
@@ -60,9 +60,9 @@ def unpack_spans(column: Column, instants: Sequence[int]) -> list[Any]:
     start = np.concatenate(([np.int64(0)], sent[:-1])) if total else sent
     table[:, _INSTANTS] = start[:, None] + np.cumsum(steps, axis=1)
     table[:, _INSTANTS] -= np.repeat(np.array(instants, dtype=np.int64), counts)[:, None]
-    by_field: list[list[Any]] = [table[:, index].tolist() for index in range(_WIDTH)]
+    by_field: list[list[Any]] = table.T.tolist()
     by_field[_GRAPH] = table[:, _GRAPH].astype(bool).tolist()
-    rows = list(map(list, zip(*by_field, strict=True)))
+    rows = list(map(Span, *by_field))
     ends = np.cumsum(counts).tolist()
     return [rows[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 

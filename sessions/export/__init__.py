@@ -1,0 +1,1 @@
+"""Recordings for other tools and for people: traces, tables, reports."""
