@@ -6,11 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from engine.config import ConfigError
+
 Family = Literal["qwen3_moe", "deepseek_v3"]
 WeightType = Literal["float32", "bfloat16"]
 
 
-class CheckpointError(ValueError):
+class CheckpointError(ConfigError):
     """A checkpoint that cannot be used; the text is one line that names the file, field or tensor."""
 
 
