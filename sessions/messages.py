@@ -442,6 +442,55 @@ class Jumped(Message, frozen=True, kw_only=True, tag="jumped"):
     to_ns: int
 
 
+# --- the diagnosis -----------------------------------------------------------------------------------------------------
+
+Judgement = Literal["holds", "refuted", "unknown"]
+
+
+class Estimate(msgspec.Struct, frozen=True, array_like=True):
+    """A figure with the band that it is believed to lie in: low <= mid <= high."""
+
+    low: float
+    mid: float
+    high: float
+
+
+class VerdictOn(msgspec.Struct, frozen=True):
+    """What is judged of one hypothesis. `gain`: throughput with it fixed over throughput now, None when not known.
+
+    `knob` and `value` are the knob request that fixes it in this engine, where one does.
+    """
+
+    hypothesis: str
+    verdict: Judgement
+    gain: Estimate | None
+    evidence: list[str]
+    fix: str
+    knob: KnobName | None = None
+    value: KnobValue | None = None
+
+
+class Verdicts(Message, frozen=True, kw_only=True, tag="verdicts"):
+    """The diagnosis as of now, its verdicts ranked by gain. Retained.
+
+    expected_tokens_per_s: what these stages would give these requests, evenly split at the best depth. `why` says for
+    each metric that is None the reason. `scored` tells what became of the last prediction, once its knob was turned.
+    """
+
+    headline: str
+    verdicts: list[VerdictOn]
+    measured_tokens_per_s: float | None = None
+    expected_tokens_per_s: Estimate | None = None
+    herd_index: float | None = None
+    waves: float | None = None
+    lock_step: float | None = None
+    utilisation: float | None = None
+    concurrency: float | None = None
+    why: dict[str, str] = {}
+    scored: str = ""
+    emulated: bool = False
+
+
 AnyMessage = (
     SessionHeader
     | Hello
@@ -470,10 +519,11 @@ AnyMessage = (
     | BenchDone
     | Marker
     | Jumped
+    | Verdicts
 )
 
 KINDS: dict[str, type[Message]] = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyMessage)}
-RETAINED: tuple[type[Message], ...] = (SessionHeader, EngineState, KnobState, LoadState, Fault)
+RETAINED: tuple[type[Message], ...] = (SessionHeader, EngineState, KnobState, LoadState, Fault, Verdicts)
 FRAMES: tuple[type[Message], ...] = (StageFrame, QueueFrame, GpuFrame, HostFrame, LogLines)
 """Kinds that may be dropped, oldest first, for a slow reader. Nothing else ever is."""
 

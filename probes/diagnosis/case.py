@@ -17,7 +17,7 @@ from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, Parallelism, Stage
 from probes.diagnosis.metrics import HerdMetrics, herd_metrics
 from probes.diagnosis.replays import Replays
 from probes.diagnosis.rounds import samples, typical
-from probes.diagnosis.steady import cycle_ns, steady_spans
+from probes.diagnosis.steady import cycle_ns, first_stage, steady_spans
 
 PUBLISHED_EXPERTS = 128
 PUBLISHED_TOP_K = 8
@@ -202,7 +202,7 @@ def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
     last = {span.step: span.end for span in spans if span.stage == stages - 1}
     previous: dict[int, int] = {}
     lags = []
-    for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+    for span in first_stage(spans):
         if span.slot == UNKNOWN_SLOT:
             continue
         before = previous.get(span.slot)

@@ -118,7 +118,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one source told.
 
     spans: decode and prefill micro-batches, one rank a stage under pp, every rank under ep. slots: samples of slot
-    sizes. slot_count: micro-batches allowed in flight, None when not told; least_slots: at least so many. window: ns
+    sizes. slot_count: micro-batches allowed in flight, None when not told; least_slots: at least so many, which
+    slots_assumed marks as a guess. window: ns
     that `ranks` and `spans` cover. tokens_per_s: output measured. token_times: client tokens, ns, when nothing else.
     host_by_stage: seconds a micro-batch in which a stage's GPU idled for its host's scheduling, where that was seen.
     driver_s_per_step: the scheduler's own time a micro-batch, which may be hidden. layers: [first, last) by stage.
@@ -135,6 +136,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     slots: list[SlotSample] = []
     slot_count: int | None = None
     least_slots: int = 1
+    slots_assumed: bool = False
     graphs: bool | None = None
     tokens_per_s: float | None = None
     token_times: list[int] = []

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, SlotSample, StageSpan
+from probes.diagnosis.steady import first_stage
 from sessions.herd import concentration
 
 
@@ -31,7 +32,7 @@ def rounds(spans: Sequence[StageSpan]) -> list[SlotSample]:
     A round of a slot is what started on the first stage after that slot's previous step: with micro-batches taking
     turns, each live slot once.
     """
-    first = sorted((s for s in spans if s.stage == 0 and s.slot != UNKNOWN_SLOT), key=lambda s: s.start)
+    first = [span for span in first_stage(spans) if span.slot != UNKNOWN_SLOT]
     previous: dict[int, int] = {}
     found: list[SlotSample] = []
     for index, span in enumerate(first):

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from probes.diagnosis.evidence import Decomposition, Parallelism, RankTime, StageSpan
+from probes.diagnosis.steady import first_stage
 
 
 def rank_times(
@@ -47,7 +48,7 @@ def _handed_on(spans: Sequence[StageSpan], stages: int) -> dict[tuple[int, int],
     sent = {(span.stage, span.step): span.sent for span in spans}
     found = {(stage + 1, step): instant for (stage, step), instant in sent.items() if stage + 1 < stages}
     previous: dict[int, int] = {}
-    for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+    for span in first_stage(spans):
         before = previous.get(span.slot)
         if before is not None and (stages - 1, before) in sent:
             found[0, span.step] = sent[stages - 1, before]

@@ -40,13 +40,20 @@ def cycle_ns(spans: Sequence[StageSpan]) -> float | None:
     """Median time from a slot's start on the first stage to its next one."""
     gaps: list[int] = []
     previous: dict[int, int] = {}
-    for span in sorted((s for s in spans if s.stage == 0), key=lambda s: s.start):
+    for span in first_stage(spans):
         if span.slot == UNKNOWN_SLOT:
             continue
         if span.slot in previous:
             gaps.append(span.start - previous[span.slot])
         previous[span.slot] = span.start
     return median(gaps) if gaps else None
+
+
+def first_stage(spans: Sequence[StageSpan]) -> list[StageSpan]:
+    """Spans of the first stage in order of start; of its first rank, where several share it."""
+    mine = [span for span in spans if span.stage == 0]
+    rank = min((span.rank for span in mine), default=0)
+    return sorted((span for span in mine if span.rank == rank), key=lambda span: span.start)
 
 
 def _stall_limits(spans: Sequence[StageSpan]) -> dict[int, float]:

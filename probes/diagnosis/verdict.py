@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 from engine.emulated.band import Band
+from sessions.knobs import KnobName, KnobValue
+from sessions.messages import Judgement
 
 Hypothesis = Literal[
     "interconnect",
@@ -18,7 +20,6 @@ Hypothesis = Literal[
     "expert_imbalance",
     "host",
 ]
-Judgement = Literal["holds", "refuted", "unknown"]
 
 NAMES: dict[Hypothesis, str] = {
     "interconnect": "interconnect",
@@ -60,8 +61,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     contradicts: list[str] = []
     missing: str = ""
     fix: Fix
-    knob: str | None = None
-    value: int | str | bool | None = None
+    knob: KnobName | None = None
+    value: KnobValue | None = None
 
     @property
     def name(self) -> str:

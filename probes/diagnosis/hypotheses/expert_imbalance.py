@@ -64,7 +64,7 @@ def _from_collectives(case: Case) -> Verdict:
     chance = 1.0 / len(found.last)
     if found.last[rank] <= max(ALWAYS, 1.5 * chance) or spread <= SPREAD:
         return _refuted(f"{last}; {longer}")
-    return _holds(case, [last, longer], _expert_share(case) * spread / (1.0 + spread))
+    return _holds(case, [last, longer], _saved(case, rank))
 
 
 def _from_spans(case: Case) -> Verdict:
@@ -90,10 +90,17 @@ def _from_spans(case: Case) -> Verdict:
     return _holds(case, [text, "the other ranks wait for it in every layer"], (own[rank] - mean) / held)
 
 
-def _expert_share(case: Case) -> float:
-    """Share of a step in experts' kernels."""
-    shares = [s.expert / max(1, s.end - s.start) for s in case.steady if s.expert is not None]
-    return median(shares) if shares else 0.0
+def _saved(case: Case, slowest: int) -> float:
+    """Share of a step that goes into the slowest rank's experts beyond the mean rank's."""
+    by_rank: dict[int, list[int]] = defaultdict(list)
+    for span in case.steady:
+        if span.expert is not None:
+            by_rank[span.rank].append(span.expert)
+    if slowest not in by_rank:
+        return 0.0
+    own = {rank: median(values) for rank, values in by_rank.items()}
+    held = median(span.end - span.start for span in case.steady if span.rank == slowest)
+    return (own[slowest] - sum(own.values()) / len(own)) / max(1, held)
 
 
 def _holds(case: Case, supports: list[str], saved: float) -> Verdict:

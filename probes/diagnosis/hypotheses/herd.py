@@ -53,6 +53,15 @@ def judge(case: Case) -> Verdict:
     if metrics.L is not None:
         (contradicts if overlapping else supports).append(_lock_text(case))
     holds = few and beyond_chance and not (overlapping and metrics.waves >= 0.5 * possible)
+    if holds and evidence.slots_assumed:
+        return Verdict(
+            hypothesis="herd",
+            verdict="unknown",
+            gain=None,
+            supports=supports,
+            missing="how many micro-batches may be in flight: if no more than these waves, it is depth and not a herd",
+            fix=fix,
+        )
     single, after = _gain(case)
     if not holds:
         return Verdict(

@@ -38,6 +38,14 @@ def judge(case: Case) -> Verdict:
     wanted = fix(max(slots, math.ceil(needed)))
     if case.requests <= slots:
         return _refuted(f"{case.requests} requests cannot fill more than {slots} slots", wanted)
+    if evidence.slots_assumed and metrics.waves < FEW_WAVES * case.reachable:
+        return Verdict(
+            hypothesis="shallow_depth",
+            verdict="unknown",
+            gain=None,
+            missing=f"how many micro-batches may be in flight ({metrics.waves:.1f} waves are)",
+            fix=wanted,
+        )
     if case.reachable > 1 and metrics.waves < FEW_WAVES * case.reachable:
         return _refuted(f"{slots} slots are allowed, {metrics.waves:.1f} waves use them: not depth but spread", wanted)
     if slots >= needed:
