@@ -107,19 +107,21 @@ def stage_observations(frames: Iterable[StageFrame], engine: EngineState) -> lis
     return found
 
 
-def read_observations(path: Path, ranks: int, sharding: Sharding = "pp") -> list[RateObservation]:
-    """Measured rates from a benchmark result (JSON), or from a table with lines `C tok/s [on|off]`.
+def read_observations(path: Path, ranks: int, sharding: Sharding = "pp") -> list[Observation]:
+    """Stage times of a recording (*.herd), or rates from a benchmark result (JSON) or a table of `C tok/s [on|off]`.
 
     The table's third word is CUDA graphs (on, where it is left out); its rates are those of one micro-batch of all
     requests. `ranks` and `sharding` are the table's; a result brings its own. Raise ConfigError naming file and line.
     """
+    if path.suffix == ".herd":
+        return [*_of_recording(path)]
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"calibrate: cannot read {path}: {error.strerror}") from None
     if data.lstrip().startswith(b"{"):
-        return _of_result(path, data)
-    found = []
+        return [*_of_result(path, data)]
+    found: list[Observation] = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         words = [w for w in re.split(r"[\s,|;]+", line.split("#")[0]) if w]
         if words:
@@ -127,6 +129,22 @@ def read_observations(path: Path, ranks: int, sharding: Sharding = "pp") -> list
     if not found:
         raise ConfigError(f"calibrate: {path} has no line such as `8 95.6 off` (C, tok/s, graphs)")
     return found
+
+
+def _of_recording(path: Path) -> list[StageObservation]:
+    from sessions.recording.reader import Recording
+
+    with Recording(path) as recording:
+        frames: list[StageFrame] = []
+        engine: EngineState | None = None
+        for record in recording.records(kinds=[EngineState, StageFrame]):
+            if isinstance(record.message, StageFrame):
+                frames.append(record.message)
+            elif isinstance(record.message, EngineState) and record.message.model is not None:
+                engine = record.message
+    if engine is None:
+        raise ConfigError(f"calibrate: {path} does not say which engine it recorded")
+    return stage_observations(frames, engine)
 
 
 def _of_line(path: Path, number: int, words: list[str], ranks: int, sharding: Sharding) -> RateObservation:
@@ -144,6 +162,7 @@ def _of_line(path: Path, number: int, words: list[str], ranks: int, sharding: Sh
 
 
 def _of_result(path: Path, data: bytes) -> list[RateObservation]:
+    """Rates of steady decode, by the median gap between tokens: a benchmark's output rate has its prefill in it."""
     try:
         result = msgspec.json.decode(data, type=BenchResult)
     except msgspec.DecodeError as error:
@@ -151,15 +170,16 @@ def _of_result(path: Path, data: bytes) -> list[RateObservation]:
     sharding: Sharding = "ep" if result.knobs.parallelism == "ep" else "pp"
     layers = tuple(last - first for first, last in result.engine.layers)
     pp = result.engine.pp
+    room = result.knobs.async_depth * result.knobs.max_micro_batch
     return [
         RateObservation(
             concurrency=point.concurrency,
-            tokens_per_s=point.output_tokens_per_s,
+            tokens_per_s=1e3 * min(point.concurrency, room) / point.itl_ms.p50,
             knobs=result.knobs,
             sharding=sharding,
             ranks=result.engine.ep if sharding == "ep" else pp,
             split=layers if sharding == "pp" and len(layers) == pp else "even",
         )
         for point in result.points
-        if point.concurrency and point.output_tokens_per_s > 0
+        if point.concurrency and point.rate_per_s is None and point.itl_ms.p50
     ]

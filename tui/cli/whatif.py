@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calibrate",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Fit the profile to measured runs first: a bench result, or lines `C tok/s [on|off]` (graphs) of PROFILE.",
+    help="Fit the profile to a bench result, a recording, or lines `C tok/s [on|off]` (graphs) of PROFILE first.",
 )
 @click.option("--validate", is_flag=True, help="Print the predictions beside published and measured rates, and end.")
 @json_option

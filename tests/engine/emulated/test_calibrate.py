@@ -20,8 +20,12 @@ from engine.emulated.validation import (
     tables,
     tensor_parallel_8,
 )
+from sessions.bench.runner import run_bench
 from sessions.knobs import Knobs
+from sessions.load.workload import LoadPoint, Workload
 from sessions.messages import RequestSpec, StageFrame
+from sessions.recording import meta
+from sessions.recording.writer import RecordingWriter
 
 QWEN = load_model("qwen3-30b-a3b")
 
@@ -148,3 +152,23 @@ def test_spans_of_a_run_fit_the_profile_that_made_them() -> None:
     assert fit.fitted["kernel_us"] == pytest.approx(2.5, rel=0.02)
     with pytest.raises(ConfigError, match="no micro-batch"):
         stage_observations([], target.engine)
+
+
+def test_a_recording_and_a_bench_result_are_read_like_the_runs_they_hold(tmp_path: Path) -> None:
+    knobs = Knobs(async_depth=2, admission="rebalance", cuda_graphs=True)
+    target = VirtualTarget(EngineConfig(model="qwen3-30b-a3b", emulate="2x-h200", pp=2, knobs=knobs))
+    writer = RecordingWriter(tmp_path / "run.herd", meta.origin([]))
+    writer.write(target.clock.now_ns(), target.engine)
+    target.submit([RequestSpec(id=str(i), prompt=[1] * 8, max_tokens=40) for i in range(4)])
+    for _ in range(20):
+        for message in target.advance(target.clock.now_ns() + 10**8):
+            writer.write(message.t_ns, message)
+    writer.close("done")
+    seen = read_observations(tmp_path / "run.herd", ranks=1)
+    hardware = load_hardware("2x-h200")
+    assert len(seen) == 2 and unfitted(hardware, QWEN, seen).mape < 0.01
+
+    result = run_bench(target, Workload(), [LoadPoint(concurrency=c) for c in (1, 4)])
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(result))
+    rates = read_observations(tmp_path / "run.json", ranks=1)
+    assert len(rates) == 2 and unfitted(hardware, QWEN, rates).mape < 0.03
