@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import Literal
 
 from sessions.export.errors import ExportError
 from sessions.export.findings import Findings, findings
@@ -30,13 +31,20 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } svg { wid
 code { overflow-wrap: anywhere; }
 """
 
+Form = Literal["html", "markdown"]
 Cells = Sequence[Sequence[str]]
 
 
-def write_report(recording: Recording, path: Path, start_ns: int | None = None, end_ns: int | None = None) -> None:
-    """Write the report of an interval; HTML when the name ends so, else Markdown. Raise ExportError, RecordingError."""
+def write_report(
+    recording: Recording,
+    path: Path,
+    form: Form = "html",
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> None:
+    """Write the report of an interval (arrivals; default: all). Raise ExportError, RecordingError."""
     found = findings(recording, start_ns, end_ns)
-    text = html(found) if path.suffix.lower() in (".html", ".htm") else markdown(found)
+    text = html(found) if form == "html" else markdown(found)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

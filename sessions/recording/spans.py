@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ _SPANS = "s"
 def pack_spans(lists: Sequence[Any], instants: Sequence[int]) -> Column | None:
     """Encode the span lists of frames with these `t_ns`; None when they are not plain spans of this version."""
     rows = [row for spans in lists for row in spans]
-    if any(len(row) != _WIDTH or row[_GRAPH].__class__ is not bool for row in rows):
+    if rows and (set(map(len, rows)) != {_WIDTH} or set(map(type, map(itemgetter(_GRAPH), rows))) != {bool}):
         return None
     try:
         table = np.array(rows, dtype=np.int64).reshape(len(rows), _WIDTH)

@@ -27,9 +27,13 @@ COMMANDS = (
     Entry(
         "diagnose", "tui.cli.diagnose:diagnose", "Diagnose", "Say why it is slow, from traces, a recording or metrics."
     ),
+    Entry("profile", "tui.cli.profile:profile", "Diagnose", "Record some steps of every rank, and diagnose them."),
     Entry("whatif", "tui.cli.whatif:whatif", "Diagnose", "Sweep knobs, GPUs and load on the emulated cluster."),
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("broker", "tui.cli.broker:broker", "Set up", "Try a broker: round trip, retained state, access list."),
+    Entry("sessions", "tui.cli.sessions:sessions", "Keep", "List, describe, tag, check, merge and prune recordings."),
+    Entry("replay", "tui.cli.replay:replay", "Keep", "Show a recording, or stream it to a program."),
+    Entry("export", "tui.cli.export:export", "Keep", "Write a recording as trace, tables or report."),
     Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
     Entry("completion", "tui.cli.completion:completion", "Set up", "Print the shell's completion script."),

@@ -209,9 +209,9 @@ def test_reports_tell_the_same_figures(recording: Recording) -> None:
 def test_a_report_of_nothing(tmp_path: Path) -> None:
     RecordingWriter(tmp_path / "empty.herd", ORIGIN).close("done")
     with Recording(tmp_path / "empty.herd") as empty:
-        for name in ("r.md", "r.html"):
-            write_report(empty, tmp_path / name)
-            assert "empty.herd" in (tmp_path / name).read_text()
+        for form in ("markdown", "html"):
+            write_report(empty, tmp_path / form, form)
+            assert "empty.herd" in (tmp_path / form).read_text()
         assert write_chrome_trace(empty, tmp_path / "t.json") == 0
         assert json.loads((tmp_path / "t.json").read_text())["traceEvents"] == []
         assert write_tables(empty, tmp_path / "tables", "csv") == {}
