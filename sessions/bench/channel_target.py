@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 from collections.abc import Sequence
 
 from sessions.bench.target import TargetLost
@@ -40,6 +41,7 @@ class ChannelTarget:
         """Wait until the engine is ready. Raise TargetLost when it fails or is not ready in time."""
         self.clock: Clock = MonotonicClock()
         self._channel = channel
+        self._name = f"bench-{uuid.uuid4().hex[:8]}"
         self._ids = itertools.count()
         self._inbox = channel.subscribe(MEASURED, capacity=65536)
         self._engine: EngineState | None = None
@@ -128,4 +130,4 @@ class ChannelTarget:
             raise TargetLost(f"the engine did not answer: {error}") from error
 
     def _id(self) -> str:
-        return f"bench-{next(self._ids)}"
+        return f"{self._name}-{next(self._ids)}"

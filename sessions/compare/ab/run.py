@@ -13,7 +13,7 @@ from sessions.bench.combine import combine, with_scaling
 from sessions.bench.environment import engine_summary, machine_summary, versions
 from sessions.bench.runner import measure_point, new_run_id
 from sessions.bench.sample import Sample
-from sessions.bench.target import Target
+from sessions.bench.target import Target, TargetLost
 from sessions.compare.ab.analysis import Block, Effect, effects
 from sessions.compare.ab.design import Cell, DesignError, Factor, cell_name, cells, check, contrasts, order, setting
 from sessions.compare.ab.looks import look_schedule
@@ -25,6 +25,7 @@ from sessions.messages import GpuFrame
 from sessions.results import BenchResult
 
 COOL_TIMEOUT_S = 300.0
+KNOB_STATE_S = 10.0
 POLL_NS = 200_000_000
 UNDECIDED = ("~",)
 
@@ -136,7 +137,10 @@ class _Experiment:
             reply = self._target.turn(knob, value)
             if not reply.ok:
                 raise DesignError(f"{knob} cannot be turned to {value}: {reply.reason}")
+            deadline_ns = self._target.clock.now_ns() + round(KNOB_STATE_S * 1e9)
             while getattr(self._target.knobs.knobs, knob) != value:
+                if self._target.clock.now_ns() > deadline_ns:
+                    raise TargetLost(f"the engine turned {knob} to {value} but did not tell its new state")
                 self._target.advance(self._target.clock.now_ns() + POLL_NS)
 
     def _cool(self) -> None:

@@ -49,6 +49,13 @@ def test_a_knob_turns_and_the_new_state_is_known(target):
     assert target.knobs.knobs.async_depth == 5
 
 
+def test_two_targets_of_one_peer_do_not_get_each_others_answers(engine, tmp_path):
+    peer = connect_unix(tmp_path / "s", "host-abc/bench/2", "bench", 5)
+    for depth in (3, 4):
+        assert ChannelTarget(peer, 5).turn("async_depth", depth).applied == depth
+    peer.close()
+
+
 def test_a_fault_ends_the_benchmark_with_its_cause(engine, target):
     endless = Workload(output_tokens=Lengths(10**6, 10**6))
     timer = threading.Timer(0.2, engine.fail)
