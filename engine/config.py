@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from sessions.knobs import Knobs
+from sessions.knobs import KNOB_NAMES, KnobError, Knobs, parse_knob
 
 LoadFormat = Literal["auto", "dummy"]
 DType = Literal["auto", "float32", "bfloat16"]
@@ -49,6 +49,23 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class ConfigError(ValueError):
     """A configuration that cannot work; the text is one line that names the field and the mend."""
+
+
+def check_config(config: EngineConfig) -> None:
+    """Raise ConfigError when a number is out of range, whatever the model and the machine are."""
+    least = {"pp": 1, "ep": 1, "token_budget": 1, "max_running": 1, "block_size": 1}
+    least |= {"max_context": 0, "kv_blocks": 0, "run_ahead": 0, "memory_limit": 0}
+    for field, low in least.items():
+        value = getattr(config, field)
+        if value < low:
+            raise ConfigError(f"{field} must be {low} or more, not {value}")
+    if not 0.0 < config.memory_fraction <= 1.0:
+        raise ConfigError(f"memory_fraction must be above 0 and at most 1, not {config.memory_fraction:g}")
+    try:
+        for knob in KNOB_NAMES:
+            parse_knob(knob, getattr(config.knobs, knob))
+    except KnobError as error:
+        raise ConfigError(str(error)) from None
 
 
 class OutOfMemory(RuntimeError):

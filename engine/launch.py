@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.config import EngineConfig
+from engine.config import EngineConfig, check_config
 from sessions.channel.interface import ChannelClosed, ChannelError
 from sessions.channel.unix import UnixPeer, connect_unix, runtime_dir
 from sessions.clock import source_id
@@ -45,9 +45,10 @@ class EngineProcess:
     def start(cls, config: EngineConfig, *, socket: Path | None = None, module: str = "engine.driver") -> EngineProcess:
         """Start the driver and return at once; its channel answers at `.socket` soon, long before it is ready.
 
-        `module` is the Python module that runs it. Raise EngineStartError when no process can be started, ChannelError
-        when there is no place for a socket.
+        `module` is the Python module that runs it. Raise ConfigError when a number in `config` is out of range,
+        EngineStartError when no process can be started, ChannelError when there is no place for a socket.
         """
+        check_config(config)
         path = socket if socket is not None else runtime_dir() / f"engine-{os.getpid()}-{secrets.token_hex(4)}.sock"
         command = [sys.executable, "-m", module, "--socket", str(path), "--parent", str(os.getpid())]
         command += ["--config", msgspec.json.encode(config).decode()]
@@ -58,6 +59,7 @@ class EngineProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=os.environ | {"PYTHONSAFEPATH": "1"},  # not the modules of the folder that it was started in
             )
         except OSError as error:
             raise EngineStartError(f"cannot start the engine: {error.strerror}") from None

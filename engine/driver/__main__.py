@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig, check_config
 from engine.driver.driver import EXIT_CONFIG, Driver
 from engine.driver.executors import OpenExecutor, open_executor
 from engine.driver.signals import Stopped, StopSignal
@@ -31,10 +31,11 @@ def main(arguments: list[str] | None = None, open_with: OpenExecutor = open_exec
         stop = StopSignal()
         text = options.config if options.config is not None else sys.stdin.read()
         config = msgspec.json.decode(text, type=EngineConfig)
+        check_config(config)
         driver = Driver(config, path, stop, open_with)
     except Stopped:
         return 0
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ConfigError) as error:
         print(f"error: engine configuration: {error}", file=sys.stderr)
         return EXIT_CONFIG
     except ChannelError as error:

@@ -144,10 +144,10 @@ class Driver:
 
     def _publish(self, messages: list[Message]) -> None:
         for message in messages:
-            if isinstance(message, Reply):
-                self._hub.answer(self._unanswered.pop((message.to, message.id)), message)
-            else:
+            if not isinstance(message, Reply):
                 self._hub.publish(message)
+            elif (command := self._unanswered.pop((message.to, message.id), None)) is not None:
+                self._hub.answer(command, message)
 
     def _publish_logs(self) -> None:
         lines = self._logs.message()

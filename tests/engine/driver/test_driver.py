@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
 from engine.launch import EngineProcess, EngineStartError
 from sessions.channel.interface import Channel
 from sessions.channel.unix import connect_unix
@@ -40,6 +40,15 @@ from ..scheduler.model import expected_output
 
 MODULE = "tests.engine.driver.process"
 TIMEOUT_S = 20.0
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def tests_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver does not look for modules where it was started, and the tests are not installed."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def start(model: str = "model", **options: object) -> EngineProcess:
@@ -265,6 +274,25 @@ def test_nothing_is_left_when_the_parent_is_killed(model: str, tmp_path: Path) -
             os.kill(pid, signal.SIGKILL)
         assert not left
     assert not socket.exists()
+
+
+def test_numbers_out_of_range_are_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match="token_budget must be 1 or more, not 0"):
+        start(token_budget=0)
+    with pytest.raises(ConfigError, match="async_depth must be a whole number from 1 to 64, not 65"):
+        EngineProcess.start(EngineConfig(model="model", knobs=Knobs(async_depth=65)))
+    with pytest.raises(ConfigError, match="memory_fraction"):
+        start(memory_fraction=1.5)
+
+
+def test_modules_of_the_folder_it_was_started_in_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    engine = start()
+    try:
+        assert engine.wait_ready(TIMEOUT_S).phase == "ready"
+    finally:
+        engine.stop(5)
 
 
 def test_a_configuration_that_is_not_one_is_refused(tmp_path: Path) -> None:
