@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Fit the profile to a bench result, a recording, or lines `C tok/s [on|off]` (graphs) of PROFILE first.",
 )
+@click.option("--fit", metavar="NAME,...", help="Figures that --calibrate fits  [default: what the runs tell apart]")
 @click.option("--validate", is_flag=True, help="Print the predictions beside published and measured rates, and end.")
 @json_option
 @workload_options
@@ -56,6 +57,7 @@ def whatif(
     layer_split: Literal["even", "balanced"],
     skew: float | None,
     calibrate: Path | None,
+    fit: str | None,
     validate: bool,
     as_json: bool,
     workload: Workload,
@@ -85,7 +87,7 @@ def whatif(
     if skew is not None:
         profile = msgspec.structs.replace(profile, routing_skew=skew)
     ranks = ranks or (min(hardware.count, 8, profile.layers),)
-    fit = _fit(calibrate, hardware, profile, ranks[0]) if calibrate else None
+    fitted = _fit(calibrate, hardware, profile, ranks[0], fit) if calibrate else None
     grid = Grid(
         gpus=gpus or (hardware.count,),
         ranks=ranks,
@@ -97,33 +99,36 @@ def whatif(
         concurrency=concurrency,
     )
     sweep = Sweep(
-        hardware=fit.hardware if fit else hardware,
+        hardware=fitted.hardware if fitted else hardware,
         model=profile,
         workload=workload,
-        band=fit.band if fit else UNFITTED_BAND,
+        band=fitted.band if fitted else UNFITTED_BAND,
         split=layer_split,
     )
     settings = list(grid.settings())
     with progress_bar("what-if, emulated") as show:
         rows = sweep.run(settings, lambda done: show(done / len(settings), f"{done} of {len(settings)}"))
     if as_json:
-        print_json({"emulated": True, "hardware": sweep.hardware, "calibration": fit, "band": sweep.band, "rows": rows})
+        print_json(
+            {"emulated": True, "hardware": sweep.hardware, "calibration": fitted, "band": sweep.band, "rows": rows}
+        )
         return
-    trust = calibration_text(fit) if fit else f"profile as it stands, band +-{100 * UNFITTED_BAND:.0f} %"
+    trust = calibration_text(fitted) if fitted else f"profile as it stands, band +-{100 * UNFITTED_BAND:.0f} %"
     note(f"{hardware.title}, {profile.name}: {trust}")
     click.echo(rows_text(rows))
     click.echo()
     click.echo(chart_text(rows))
 
 
-def _fit(path: Path, hardware: Hardware, profile: ModelProfile, ranks: int) -> Calibration:
+def _fit(path: Path, hardware: Hardware, profile: ModelProfile, ranks: int, names: str | None) -> Calibration:
     from engine.emulated.calibrate import calibrate
     from engine.emulated.hardware import with_count
     from engine.emulated.observations import read_observations
 
     observations = read_observations(path, ranks)
     count = max(hardware.count, *(o.ranks for o in observations))
-    return calibrate(with_count(hardware, count), profile, observations)
+    parameters = names.split(",") if names is not None else None
+    return calibrate(with_count(hardware, count), profile, observations, parameters)
 
 
 def _validate(as_json: bool) -> None:

@@ -14,9 +14,11 @@ from engine.emulated.model_profile import load_model
 from engine.emulated.observations import RateObservation, StageObservation, read_observations, stage_observations
 from engine.emulated.target import VirtualTarget
 from engine.emulated.validation import (
+    SGLANG_HOST_US,
     one_h200,
     pipeline_calibration,
     pipeline_outcome,
+    sglang_two_h200,
     tables,
     tensor_parallel_8,
 )
@@ -51,6 +53,15 @@ def test_the_public_tensor_parallel_row_unfitted() -> None:
     error = unfitted(table.hardware, table.model, table.rows)
     assert error.mape <= 0.16
     assert abs(error.signed) <= error.mape
+
+
+def test_a_server_with_slow_host_code_is_explained_by_its_host_time_alone() -> None:
+    table = sglang_two_h200()
+    stock = load_hardware("2x-h200")
+    assert unfitted(stock, table.model, table.rows).signed > 0.3
+    fit = calibrate(stock, table.model, table.rows, ["host_us"])
+    assert fit.fitted["host_us"] == pytest.approx(SGLANG_HOST_US, rel=0.01)
+    assert fit.leave_one_out is not None and fit.leave_one_out.mape < 0.08
 
 
 def test_the_band_of_unfitted_profiles_holds_nine_tenths_of_all_tables() -> None:

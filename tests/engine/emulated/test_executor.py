@@ -14,7 +14,7 @@ from engine.emulated.cluster import cluster_of
 from engine.emulated.executor import SECOND_NS, EmulatedExecutor
 from engine.emulated.predict import predict
 from engine.emulated.roofline import decode_work
-from engine.emulated.theory import cycle_time
+from engine.emulated.theory import bubble, cycle_time, throughput
 from engine.plan import AdmitRow, DecodeRow, MicroBatchPlan, PrefillChunk
 from sessions.knobs import ADMISSIONS, Admission, KnobError, Knobs
 from tests.engine.emulated.closed_loop import closed_loop
@@ -60,6 +60,25 @@ def test_the_scheduler_on_the_cluster_runs_at_the_rate_of_the_theory(
     predicted = predict(cluster.roofline("pp"), knobs, concurrency, 150).tokens_per_s
     measured = closed_loop(knobs, concurrency, output=256, ranks=ranks).tokens_per_s
     assert measured == pytest.approx(predicted, rel=0.03)
+
+
+@given(each=st.integers(1, 6), depth=st.integers(1, 14), ranks=st.integers(2, 8), graphs=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_cycle_and_bubble_of_the_cluster_are_those_of_the_closed_forms(
+    each: int, depth: int, ranks: int, graphs: bool
+) -> None:
+    """`depth` equal micro-batches of `each` requests, spread by the policy that splits evenly."""
+    knobs = Knobs(async_depth=depth, admission="capped", cuda_graphs=graphs)
+    run = closed_loop(knobs, each * depth, output=128, ranks=ranks)
+    roofline = cluster_of(config(knobs, pp=ranks)).roofline("pp")
+    taus = [t.stage for t in roofline.stage_times(decode_work(each, 80), graphs)]
+    hop, host = roofline.hop_s(0, 1, each), roofline.hardware.host_us * 1e-6
+    assert run.tokens_per_s == pytest.approx(throughput(each * depth, taus, depth, hop, host), rel=0.02)
+    slowest = taus.index(max(taus))
+    spans = [s for f in run.frames if f.stage == slowest for s in f.spans if s.decode == each and not s.prefill_tokens]
+    middle = spans[len(spans) // 3 : -len(spans) // 10]
+    busy = sum(s.end - s.start for s in middle) / (middle[-1].end - middle[0].start)
+    assert 1.0 - busy == pytest.approx(bubble(taus, depth, hop, host), abs=0.03)
 
 
 @pytest.mark.parametrize("admission", ADMISSIONS)
