@@ -40,8 +40,8 @@ def reshard(
 ) -> ReshardReport:
     """Turn `weights` from this rank's slices under `before` into those under `after`, in place of the dict.
 
-    All ranks of the world call it alike. A unit's old slices are let go as soon as the whole unit has moved, and
-    stages take turns (unit_order), so a rank holds at most one layer more than the fuller of its two layouts needs.
+    All ranks of the world call it alike. A parameter's old slice is let go as soon as it has moved, and stages take
+    turns (unit_order), so a rank holds at most one layer more than the fuller of its two layouts needs.
     """
     units: dict[int, list[Parameter]] = {}
     for parameter in parameters:
@@ -49,20 +49,18 @@ def reshard(
     now = start = peak = sum(map(_bytes, weights.values()))
     moved = 0
     for unit in unit_order(before, after):
-        fresh: dict[str, Tensor] = {}
         for parameter in units[unit]:
             new, staged, received = _move(parameter, before, after, rank, weights, device, type_of(parameter), exchange)
             moved += received
-            if new is not None:
-                if new is not weights.get(parameter.name):
-                    now += _bytes(new)
-                fresh[parameter.name] = new
-            peak = max(peak, now + staged)
-        for parameter in units[unit]:
             old = weights.pop(parameter.name, None)
-            if old is not None and old is not fresh.get(parameter.name):
+            if new is not None:
+                weights[parameter.name] = new
+            if new is not old:
+                now += _bytes(new)
+            peak = max(peak, now + staged)
+            if new is not old:
                 now -= _bytes(old)
-        weights |= fresh
+            del old, new
         unit_moved()
     return ReshardReport(extra_bytes=peak - max(start, now), moved_bytes=moved)
 
@@ -113,8 +111,8 @@ def _part(tensor: Tensor, axis: int, ranges: tuple[Range, ...], move: Move) -> T
     return tensor.narrow(axis, local_offset(ranges, move.start), move.stop - move.start)
 
 
-def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.itemsize
+def _bytes(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.numel() * tensor.itemsize
 
 
 def _shares(tensor: Tensor, other: Tensor) -> bool:
