@@ -94,7 +94,7 @@ class KnobTurner:
             ok=not reason,
             reason=reason,
             knob=command.knob,
-            applied=getattr(self.knobs, command.knob, command.value),
+            applied=getattr(self.knobs, command.knob),
             took_ms=(now_ns - asked_ns) / 1e6,
             preempted=recomputed,
         )

@@ -17,6 +17,7 @@ from engine.driver.attendant import Attendant
 from engine.driver.executors import OpenExecutor, open_executor
 from engine.driver.logs import LogRelay
 from engine.driver.signals import Stopped, StopSignal
+from engine.driver.stall import StallWatch
 from engine.executor import Executor, WorkerDied
 from engine.text import TextCodec
 from sessions.channel.interface import Subscription
@@ -109,14 +110,22 @@ class Driver:
         self._publish([core.state("ready"), core.knob_state()])
         gc.collect()
         gc.freeze()
+        stall = StallWatch(time.monotonic_ns())
         try:
             while not self._stop.asked:
                 self._take_in(core)
                 self._publish(core.step(MAX_WAIT_S))
+                scheduler = core.scheduler
+                warning = stall.look(scheduler.steps_total, scheduler.outstanding, time.monotonic_ns())
+                if warning is not None:
+                    self._logs.say(warning)
                 self._publish_logs()
         except WorkerDied as error:
             self._publish(core.end_all("failed", str(error)))
             return self._fail_worker(error, executor)
+        except Exception as error:
+            self._publish(core.end_all("failed", f"{type(error).__name__}: {error}"))
+            raise
         self._publish([*core.end_all("cancelled", "the engine is stopping"), core.state("stopping")])
         return EXIT_OK
 

@@ -30,6 +30,8 @@ class WorkerExecutor(PipelineExecutor):
 
     def collect(self, timeout_s: float) -> list:  # type: ignore[type-arg]
         done = super().collect(timeout_s)
+        if done and self.config.model == "breaks later":
+            raise RuntimeError("a later mistake")
         if self.child.poll() is not None:
             raise WorkerDied(1, "killed by SIGKILL", None, "SIGKILL", ["the last line"])
         return done

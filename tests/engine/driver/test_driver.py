@@ -226,6 +226,22 @@ def test_our_own_mistake_is_a_fault_with_the_traceback_in_the_log_alone() -> Non
     assert any("Traceback" in line for line in engine.last_lines(200))
 
 
+def test_requests_learn_of_our_own_mistake() -> None:
+    engine = start("breaks later")
+    try:
+        engine.wait_ready(TIMEOUT_S)
+        channel = connect_unix(engine.socket, "test/1", "cli", TIMEOUT_S)
+        tokens = channel.subscribe([TokenFrame])
+        faults = channel.subscribe([Fault])
+        assert submit(channel, [RequestSpec("r", [1], 4)]).ok
+        frame, fault = read_until(tokens, TokenFrame), read_until(faults, Fault)
+        assert isinstance(frame, TokenFrame) and frame.finished[0].reason == "failed"
+        assert isinstance(fault, Fault) and fault.cause == "RuntimeError: a later mistake"
+        channel.close()
+    finally:
+        engine.stop()
+
+
 def test_a_worker_that_is_killed_is_named_with_its_cause(engine: EngineProcess, channel: Channel) -> None:
     messages = channel.subscribe([Fault, EngineState, TokenFrame, LogLines])
     assert submit(channel, [RequestSpec("r", [1], 3000, ignore_eos=True)]).ok
