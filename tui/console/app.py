@@ -140,6 +140,7 @@ class ConsoleApp(App[int]):
         """Start the engine again, where it is ours."""
         if self.session is not None and self.session.restartable:
             self.store.note("engine", "restarting the engine")
+            self.store.fault = None
             self.session.restart()
         else:
             self.store.note("refused", "this engine was not started here: restart it where it runs")

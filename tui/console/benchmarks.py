@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from sessions.messages import BenchDone
@@ -58,7 +59,7 @@ class Benchmarks:
         """End the one under way, and let the load go on."""
         if not self._runner.running:
             return
-        self._runner.stop()
+        threading.Thread(target=self._runner.stop, name="bench-stop", daemon=True).start()
         self._view.bench = "cancelled"
         self._store.bench.forget_running()
         self._store.note("bench", "bench cancelled")

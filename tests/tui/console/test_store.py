@@ -159,7 +159,7 @@ def test_a_fault_stays_until_the_engine_is_ready_again() -> None:
     assert store.fault is not None
     store.apply([EngineState(source=SOURCE, t_ns=3, phase="ready")])
     assert store.fault is None
-    assert "rank 1 worker died: killed" in [event.text for event in store.events]
+    assert "rank 1: worker died: killed" in [event.text for event in store.events]
 
 
 def test_lanes_of_ranks_that_are_gone_are_dropped() -> None:

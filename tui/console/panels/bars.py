@@ -63,10 +63,10 @@ class HeaderBar(Panel, can_focus=False):
 
     def _phase(self, row: Row) -> None:
         engine = self.store.engine
-        if self.store.fault is not None:
-            row.add(" FAULT ", BADGE_BAD)
-        elif self.view.status:
+        if self.view.status:
             row.add(self.view.status, WARN)
+        elif self.store.fault is not None:
+            row.add(" FAULT ", BADGE_BAD)
         elif engine is not None:
             share = f" {engine.progress * 100:.0f} %" if engine.progress is not None and engine.phase != "ready" else ""
             row.add(engine.phase + share, GOOD if engine.phase == "ready" else WARN)

@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from sessions.messages import Fault
 from tui.console.draw.palette import BAD_STRONG, DIM, KEY, STRONG, TEXT
+from tui.console.store.store import fault_title
 
 
 class FaultDialog(ModalScreen[bool]):
@@ -35,8 +36,7 @@ class FaultDialog(ModalScreen[bool]):
     def _text(self) -> Text:
         fault = self.fault
         text = Text()
-        text.append(f"rank {fault.rank}: " if fault.rank is not None else "", BAD_STRONG)
-        text.append(f"{fault.what}\n", BAD_STRONG)
+        text.append(f"{fault_title(fault)}\n", BAD_STRONG)
         text.append("cause  ", DIM).append(f"{fault.cause}\n", STRONG)
         if fault.signal is not None or fault.exit_code is not None:
             ended = f"signal {fault.signal}" if fault.signal is not None else f"exit code {fault.exit_code}"

@@ -1,26 +1,33 @@
-"""An engine that somebody else started, reached by its socket."""
+"""An engine or server that somebody else started: reached by its socket, through a broker, or over HTTP."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
+from probes.attach.connect import Attached, attach
+from probes.attach.errors import ServerError
 from sessions.channel.interface import Channel, ChannelError
-from sessions.channel.unix import connect_unix
+from sessions.channel.mqtt.address import BrokerAddress, parse_broker
 from sessions.clock import source_id
 from tui.console.session.live_link import LiveLink
 from tui.console.store.store import Store
 
-CONNECT_TIMEOUT_S = 5.0
-
 
 class AttachedSession:
-    """Connects in a thread. Ending the console leaves the engine alone."""
+    """Connects in a thread. Ending the console leaves the engine alone.
+
+    `broker` reads a broker's URL, with the credentials that go with it.
+    """
 
     restartable = False
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, broker: Callable[[str], BrokerAddress] = parse_broker) -> None:
         self.address: str | None = address
         self.title = f"attached to {address}"
+        self._target = address
+        self._broker = broker
+        self._attached: Attached | None = None
         self.status = ""
         self.failure: str | None = None
         self.read_only = "not connected"
@@ -35,20 +42,24 @@ class AttachedSession:
 
     def open(self) -> None:
         """Begin connecting."""
-        self.status = f"connecting to {self.address}"
+        self.status = f"connecting to {self._target}"
         threading.Thread(target=self._connect, name="attach", daemon=True).start()
 
     def _connect(self) -> None:
         try:
-            channel = connect_unix(str(self.address), source_id("console"), "console", CONNECT_TIMEOUT_S)
-        except ChannelError as error:
+            attached = attach(self._target, source_id("console"), "console", self._broker)
+        except (ChannelError, ServerError) as error:
             self.failure = self.read_only = str(error)
-        else:
-            with self._lock:
-                if self._closed:
-                    channel.close("the console ended")
-                else:
-                    self._link = LiveLink(channel, sample_gpus=True)
+            self.status = ""
+            return
+        with self._lock:
+            if self._closed:
+                attached.close("the console ended")
+            else:
+                self.title, self.address = attached.title, attached.socket
+                self._attached = attached
+                # The GPUs of this machine are of interest only where the engine may run on them.
+                self._link = LiveLink(attached.channel, sample_gpus=attached.socket is not None)
         self.status = ""
 
     def fill(self, store: Store) -> None:
@@ -60,9 +71,12 @@ class AttachedSession:
         """Not ours to restart."""
 
     def close(self) -> None:
-        """Leave the channel."""
+        """Leave the channel, and end what was started to reach it."""
         with self._lock:
             self._closed = True
             link, self._link = self._link, None
+            attached, self._attached = self._attached, None
         if link is not None:
             link.close("the console ended")
+        if attached is not None:
+            attached.close("the console ended")

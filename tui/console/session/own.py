@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from engine.config import EngineConfig
 from sessions.channel.interface import Channel, ChannelError
 from sessions.channel.unix import UnixPeer, connect_unix
@@ -63,6 +65,7 @@ class OwnSession:
         link, engine = self._link, self._engine
         if link is not None:
             link.fill(store)
+            self._remember(store)
         if self._fault is not None:
             store.apply([self._fault])
             self._fault = None
@@ -73,6 +76,13 @@ class OwnSession:
             self._load = None
             if not self._closing.is_set() and store.fault is None:
                 store.note("alert", f"the background load ended: {load.last_error() or f'exit code {load.exit_code}'}")
+
+    def _remember(self, store: Store) -> None:
+        """An engine that is restarted goes on with the knobs and the load of now."""
+        if store.knobs is not None and store.knobs.knobs != self._config.knobs:
+            self._config = msgspec.structs.replace(self._config, knobs=store.knobs.knobs)
+        if store.load is not None and store.load.concurrency:
+            self._concurrency = store.load.concurrency
 
     def restart(self) -> None:
         """End what is left of the engine and start it anew."""

@@ -26,9 +26,12 @@ class BenchBook:
         self.progress: dict[str, BenchProgress] = {}
         self.results: dict[str, BenchResult] = {}
         self.version = 0
+        self._given_up: set[str] = set()
 
     def phase(self, message: BenchPhase) -> None:
-        """A run went on."""
+        """A run went on; what a run says after it was given up is late news."""
+        if message.run in self._given_up:
+            return
         before = self.progress.get(message.run)
         points = before.points if before else ()
         if message.point is not None:
@@ -46,6 +49,7 @@ class BenchBook:
 
     def forget_running(self) -> None:
         """A run ended without a result."""
+        self._given_up.update(self.progress)
         self.progress.clear()
         self.version += 1
 

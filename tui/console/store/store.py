@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from sessions.herd import herd_index, waves
 from sessions.messages import (
     BenchDone,
@@ -41,6 +43,12 @@ HISTORY_SAMPLES = 6000
 """Ten minutes at 10 Hz."""
 LOG_LINES = 5000
 EVENTS = 500
+
+
+def fault_title(fault: Fault) -> str:
+    """What failed, with its rank."""
+    rank = f"rank {fault.rank}"
+    return fault.what if fault.rank is None or fault.what.startswith(rank) else f"{rank}: {fault.what}"
 
 
 class Store:
@@ -165,6 +173,8 @@ class Store:
 
     def _engine_state(self, message: EngineState) -> None:
         before = self.engine
+        if before is not None and message.model is None:  # an engine that fails no longer says what it was
+            message = msgspec.structs.replace(message, model=before.model, ranks=before.ranks, stages=before.stages)
         self.engine = message
         if message.phase == "ready":
             self.fault = None
@@ -190,8 +200,7 @@ class Store:
 
     def _fault(self, message: Fault) -> None:
         self.fault = message
-        where = f"rank {message.rank} " if message.rank is not None else ""
-        self._event(self._at(message), "fault", f"{where}{message.what}: {message.cause}")
+        self._event(self._at(message), "fault", f"{fault_title(message)}: {message.cause}")
 
     def _log_lines(self, message: LogLines) -> None:
         offset = self.clocks.offset_ns(message.source)
