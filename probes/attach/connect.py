@@ -7,12 +7,8 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from probes.attach.gateway import ServerGateway
-from probes.attach.http import ServerHttp
-from probes.attach.recognise import recognise
 from sessions.channel.interface import Channel
 from sessions.channel.mqtt.address import BrokerAddress, is_broker_url, parse_broker
-from sessions.channel.mqtt.peer import connect_mqtt
 from sessions.channel.unix import UnixHub, connect_unix, runtime_dir
 from sessions.messages import Role
 
@@ -35,6 +31,8 @@ def attach(address: str, source: str, role: Role, broker: Callable[[str], Broker
     Raise ChannelError or ServerError with one line.
     """
     if is_broker_url(address):
+        from sessions.channel.mqtt.peer import connect_mqtt  # as below: only who attaches pays for the import
+
         url = broker(address)
         peer = connect_mqtt(url, source, role, TIMEOUT_S)
         return Attached(peer, str(url), None, peer.close)
@@ -45,6 +43,10 @@ def attach(address: str, source: str, role: Role, broker: Callable[[str], Broker
 
 
 def _attach_server(address: str, source: str, role: Role) -> Attached:
+    from probes.attach.gateway import ServerGateway
+    from probes.attach.http import ServerHttp
+    from probes.attach.recognise import recognise
+
     http = ServerHttp(address)
     server = recognise(http)
     path = runtime_dir() / f"server-{os.getpid()}-{secrets.token_hex(4)}.sock"

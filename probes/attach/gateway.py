@@ -11,7 +11,8 @@ import time
 import uuid
 from pathlib import Path
 
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.errors import ServerError
+from probes.attach.http import ServerHttp
 from probes.attach.live_knobs import set_sglang_micro_batch
 from probes.attach.profile import record_profile
 from probes.attach.recognise import Recognised

@@ -8,13 +8,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from probes.attach.errors import ServerError
+
 API_KEY_VARIABLE = "HERDSCOPE_SERVER_API_KEY"
 TIMEOUT_S = 5.0
 MAX_BYTES = 16 * 1024 * 1024
-
-
-class ServerError(RuntimeError):
-    """The server cannot be reached, or answered with an error; one line."""
 
 
 class ServerHttp:

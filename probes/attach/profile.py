@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.errors import ServerError
+from probes.attach.http import ServerHttp
 from probes.attach.snapshot import ServerKind
 
 STOP_TIMEOUT_S = 900.0

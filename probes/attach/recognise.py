@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.errors import ServerError
+from probes.attach.http import ServerHttp
 from probes.attach.snapshot import ServerKind
 
 

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.errors import ServerError
+from probes.attach.http import ServerHttp
 from probes.attach.read_scrape import read_scrape
 from probes.attach.recognise import Recognised
 from probes.attach.snapshot import NotAServer, ServerSnapshot

@@ -10,8 +10,9 @@ import threading
 import time
 from pathlib import Path
 
+from probes.attach.errors import ServerError
 from probes.attach.gateway import ServerGateway
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.http import ServerHttp
 from probes.attach.live_knobs import set_sglang_micro_batch
 from probes.attach.recognise import Recognised, recognise
 from probes.launch.child import ServerChild

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from probes.attach.errors import ServerError
 from probes.attach.gateway import ServerGateway
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.http import ServerHttp
 from probes.attach.openai_stream import StreamError, read_line
 from probes.attach.recognise import recognise
 from probes.attach.watcher import ServerWatcher

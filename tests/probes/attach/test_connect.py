@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probes.attach.connect import attach
-from probes.attach.http import ServerError
+from probes.attach.errors import ServerError
 from sessions.channel.interface import ChannelError
 from sessions.channel.unix import UnixHub
 from sessions.messages import QueueFrame

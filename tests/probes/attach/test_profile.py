@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.attach.http import ServerError, ServerHttp
+from probes.attach.errors import ServerError
+from probes.attach.http import ServerHttp
 from probes.attach.live_knobs import set_sglang_micro_batch
 from probes.attach.profile import ProfileNotExposed, record_profile
 from tests.probes.attach.stub_server import StubServer

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from engine.config import EngineConfig
 from tui.console.options import ConsoleOptions
 from tui.console.session.attached import AttachedSession
+from tui.console.session.launched import LaunchedSession
 from tui.console.session.own import OwnSession
 from tui.console.session.session import Session
 
@@ -52,7 +53,13 @@ def choices(gpus: list[str], concurrency: int) -> list[Choice]:
             {"emulate": EMULATED_HARDWARE, "model": EMULATED_MODEL, "pp": EMULATED_STAGES}, concurrency
         ),
     )
-    attach = Choice("attach", "Attach", "to an engine that runs already, by its socket", None, asks="socket")
+    attach = Choice(
+        "attach",
+        "Attach",
+        "to an engine, a broker (mqtt://...) or a server (http://...) that runs already",
+        None,
+        asks="socket",
+    )
     recording = Choice("recording", "Open a recording", "and replay it in these screens", None, asks="recording")
     first = [own, cpu] if gpus else [cpu]
     return [*first, emulated, attach, recording, *([] if gpus else [own])]
@@ -71,7 +78,9 @@ def from_options(options: ConsoleOptions) -> Session | None:
     if options.engine is not None:
         return own_from(options.engine, options)
     if options.attach is not None:
-        return AttachedSession(options.attach)
+        return AttachedSession(options.attach, options.broker)
+    if options.launch:
+        return LaunchedSession(options.launch)
     if options.recording is not None:
         return recorded(str(options.recording))
     return None
