@@ -111,14 +111,13 @@ def ab(
 
 
 def _run(engine: EngineChoice, connect: str | None, plan: AbPlan) -> AbResult:
-    from sessions.bench.channel_target import ChannelTarget
     from sessions.compare.ab.run import run_ab
-    from tui.cli.engine_session import open_engine
+    from tui.cli.engine_session import open_target
     from tui.cli.progress import progress_bar
 
     try:
-        with open_engine(engine, connect, "bench") as channel, progress_bar("ab") as show:
-            return run_ab(ChannelTarget(channel), plan, lambda at: show(at.done / at.most, at.words))
+        with open_target(engine, connect) as (target, _), progress_bar("ab") as show:
+            return run_ab(target, plan, lambda at: show(at.done / at.most, at.words))
     except ValueError as error:
         raise click.ClickException(str(error)) from error
 

@@ -13,6 +13,10 @@ from tui.cli.param_types import POSITIVE_NUMBERS, WHOLE_NUMBERS
 from tui.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sessions.bench.target import Target
+    from sessions.channel.interface import Channel
     from sessions.load.workload import LoadPoint, Workload
     from sessions.results import BenchResult
 
@@ -57,14 +61,15 @@ def bench(
     import msgspec
 
     from sessions.bench.text import DEFINITIONS, summary
+    from tui.cli.engine_session import open_target
     from tui.cli.results_folder import results_folder
 
     workload = msgspec.structs.replace(workload, requests=requests or 0, warmup=warmup)
     points = load_points(workload, concurrency, rate)
-    if engine.values["emulate"] is not None and connect is None and not wall:
-        result = _measure_virtual(engine, workload, points, repeat, label)
-    else:
-        result = _measure(engine, connect, workload, points, repeat, label)
+    try:
+        result = _measure(open_target(engine, connect, wall), workload, points, repeat, label)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     for path in [*([output] if output else []), *([results_folder() / f"{result.run}.json"] if save else [])]:
         _write(path, result)
     if as_json:
@@ -91,55 +96,26 @@ def load_points(
     return [LoadPoint(concurrency=each) for each in concurrency or (1, 4, 16)]
 
 
-def _measure_virtual(
-    engine: EngineChoice, workload: Workload, points: list[LoadPoint], repeat: int, label: str
-) -> BenchResult:
-    """On the emulated cluster, whose time passes as fast as it can be computed."""
-    from engine.emulated.target import VirtualTarget
-    from sessions.bench.runner import run_bench
-    from tui.cli.progress import progress_bar
-
-    try:
-        target = VirtualTarget(engine.config())
-        with progress_bar("bench, emulated") as show:
-            return run_bench(
-                target,
-                workload,
-                points,
-                repeat=repeat,
-                report=lambda progress: show(progress.fraction, f"{progress.detail} {progress.phase}"),
-                label=label,
-            )
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-
-
 def _measure(
-    engine: EngineChoice, connect: str | None, workload: Workload, points: list[LoadPoint], repeat: int, label: str
+    opening: AbstractContextManager[tuple[Target, Channel | None]],
+    workload: Workload,
+    points: list[LoadPoint],
+    repeat: int,
+    label: str,
 ) -> BenchResult:
-    from sessions.bench.channel_target import ChannelTarget
     from sessions.bench.publish import publish_result, publisher
-    from sessions.bench.runner import run_bench
-    from tui.cli.engine_session import open_engine
+    from sessions.bench.runner import Progress, run_bench
     from tui.cli.progress import progress_bar
 
-    try:
-        with open_engine(engine, connect, "bench") as channel, progress_bar("bench") as show:
-            target = ChannelTarget(channel)
-            result = run_bench(
-                target,
-                workload,
-                points,
-                repeat=repeat,
-                report=publisher(
-                    channel, lambda progress: show(progress.fraction, f"{progress.detail} {progress.phase}")
-                ),
-                label=label,
-            )
+    def on_terminal(progress: Progress) -> None:
+        show(progress.fraction, f"{progress.detail} {progress.phase}")
+
+    with opening as (target, channel), progress_bar("bench") as show:
+        report = publisher(channel, on_terminal) if channel else on_terminal
+        result = run_bench(target, workload, points, repeat=repeat, report=report, label=label)
+        if channel:
             publish_result(channel, result)
-            return result
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+        return result
 
 
 def _write(path: Path, result: BenchResult) -> None:

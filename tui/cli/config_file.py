@@ -1,4 +1,4 @@
-"""The TOML config file: one `[engine]` table for the flags that commands share, and one table a command.
+"""The TOML config file: `[engine]` for the flags that commands share, one table a command, `[keys]` for the console.
 
     [engine]
     pp = 4
@@ -6,6 +6,9 @@
 
     [bench]
     concurrency = "1,4,16"
+
+    [keys]
+    quit = "ctrl+q"
 
 The command line wins over the environment (HERDSCOPE_*), that over the file, that over the defaults.
 """
@@ -25,6 +28,7 @@ from tui.cli.engine_options import ENGINE_KEYS
 from tui.cli.lazy_group import LazyGroup
 
 ENGINE_TABLE = "engine"
+KEYS_TABLE = "keys"
 Tables = dict[str, dict[str, Any]]
 
 
@@ -57,12 +61,23 @@ def read_tables(group: LazyGroup) -> Tables:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"config file {path}: {error}") from error
     for name, table in tables.items():
-        _check_name(name, [ENGINE_TABLE, *group.entries], "table")
+        _check_name(name, [ENGINE_TABLE, KEYS_TABLE, *group.entries], "table")
         if not isinstance(table, dict):
             raise click.UsageError(f"config file {path}: {name} must be a table, [{name}]")
     for key in tables.get(ENGINE_TABLE, {}):
         _check_name(key, ENGINE_KEYS, f"key in [{ENGINE_TABLE}]")
     return tables
+
+
+def keymap(group: LazyGroup, actions: Iterable[str]) -> dict[str, str]:
+    """The console's keys by action id. Raise UsageError for one that is not in `actions`, or a key that is no text."""
+    known = list(actions)
+    keys = read_tables(group).get(KEYS_TABLE, {})
+    for action, key in keys.items():
+        _check_name(action, known, f"action in [{KEYS_TABLE}]")
+        if not isinstance(key, str):
+            raise click.UsageError(f"config file {config_path()}: [{KEYS_TABLE}] {action} must name a key, as text")
+    return keys
 
 
 def check_command_table(group: LazyGroup, command: str, tables: Tables) -> None:

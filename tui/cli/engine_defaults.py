@@ -13,6 +13,7 @@ import msgspec
 from engine.config import ConfigError, EngineConfig
 from sessions.knobs import KnobError, Knobs, parse_knob
 
+EMULATED_MODEL = "kimi-k2.6"
 KNOBS = ("async_depth", "admission", "max_micro_batch", "cuda_graphs", "parallelism")
 
 
@@ -25,7 +26,7 @@ def resolve(chosen: dict[str, Any]) -> EngineConfig:
         raise click.UsageError("--device cuda: this machine has no usable NVIDIA GPU (herdscope doctor says more)")
     fields["device"] = "cuda" if gpus else "cpu"
     if "model" not in fields:
-        fields["model"] = str(tiny_folder())
+        fields["model"] = EMULATED_MODEL if "emulate" in chosen else str(tiny_folder())
     try:
         if "pp" not in fields:
             fields["pp"] = 1 if fields.get("ep", 1) > 1 else _stages(fields, gpus)

@@ -64,9 +64,14 @@ class EngineChoice(NamedTuple):
         and is not there yet, unless `write_model` is False. Raise UsageError for what cannot work."""
         from tui.cli.engine_defaults import resolve, write_tiny_once
 
-        if write_model and self.values["model"] is None:
+        if write_model and self.model_is_tiny:
             write_tiny_once()
         return resolve({name: value for name, value in self.values.items() if value is not None})
+
+    @property
+    def model_is_tiny(self) -> bool:
+        """Whether no model was named, so that the tiny MoE is served."""
+        return self.values["model"] is None and self.values["emulate"] is None
 
 
 def engine_options(function: Function) -> Function:

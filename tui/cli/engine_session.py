@@ -12,6 +12,7 @@ from tui.cli.output import note
 
 if TYPE_CHECKING:
     from engine.launch import EngineProcess
+    from sessions.bench.target import Target
     from sessions.channel.interface import Channel
     from sessions.messages import Role
     from tui.cli.engine_options import EngineChoice
@@ -77,3 +78,20 @@ def sampled(channel: Channel) -> Iterator[None]:
         yield
     finally:
         sampler.stop()
+
+
+@contextmanager
+def open_target(
+    engine: EngineChoice, connect: str | None, wall: bool = False
+) -> Iterator[tuple[Target, Channel | None]]:
+    """What a benchmark measures, and its channel: a live engine, or with --emulate the emulated cluster in virtual
+    time (unless `wall`), which has no channel."""
+    if connect is None and engine.values["emulate"] and not wall:
+        from engine.emulated.target import VirtualTarget
+
+        yield VirtualTarget(engine.config()), None
+        return
+    from sessions.bench.channel_target import ChannelTarget
+
+    with open_engine(engine, connect, "bench") as channel:
+        yield ChannelTarget(channel), channel

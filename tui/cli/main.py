@@ -15,6 +15,10 @@ FAILED = 1
 
 COMMANDS = (
     # name, module:attribute, group in the help, what it does
+    Entry("run", "tui.cli.run:run", "See", "Start an engine and watch it in the console."),
+    Entry("attach", "tui.cli.attach:attach", "See", "Watch an engine, a broker or a server that runs already."),
+    Entry("launch", "tui.cli.launch:launch", "See", "Start SGLang or vLLM and watch it in the console."),
+    Entry("replay", "tui.cli.replay:replay", "See", "Show a recording, or stream it to a program."),
     Entry("serve", "tui.cli.serve:serve", "See", "Serve a model without a console, by OpenAI's API."),
     Entry("bridge", "tui.cli.bridge:bridge", "See", "Show a running engine to consoles elsewhere, through a broker."),
     Entry("bench", "tui.cli.bench:bench", "Measure", "Measure an engine at one or more loads."),
@@ -32,7 +36,6 @@ COMMANDS = (
     Entry("doctor", "tui.cli.doctor:doctor", "Diagnose", "Say what this machine has and lacks, and how to mend it."),
     Entry("broker", "tui.cli.broker:broker", "Set up", "Try a broker: round trip, retained state, access list."),
     Entry("sessions", "tui.cli.sessions:sessions", "Keep", "List, describe, tag, check, merge and prune recordings."),
-    Entry("replay", "tui.cli.replay:replay", "Keep", "Show a recording, or stream it to a program."),
     Entry("export", "tui.cli.export:export", "Keep", "Write a recording as trace, tables or report."),
     Entry("model", "tui.cli.model:model", "Set up", "Write checkpoints to try things with."),
     Entry("config", "tui.cli.config:config", "Set up", "Show every setting and where its value comes from."),
