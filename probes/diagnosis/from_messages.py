@@ -54,7 +54,7 @@ def evidence_from_messages(gathered: Gathered, source: Source = "spans", stages:
     ranks = engine.ranks if engine is not None else []
     count = _stages(engine, gathered.stage_frames, stages)
     parallelism = _parallelism(knobs, count, ranks, stages)
-    spans = _spans(gathered.stage_frames)
+    spans = _spans(gathered.stage_frames, launched=not ranks or any(not r.device.startswith("cpu") for r in ranks))
     slots = [_sample(frame) for frame in gathered.queue_frames if frame.slots]
     rate, driver = _rates(gathered.queue_frames)
     labels = {rank.rank: f"rank {rank.rank} on {rank.device}" for rank in ranks}
@@ -99,7 +99,8 @@ def _parallelism(knobs: Knobs | None, stages: int, ranks: Sequence[RankInfo], to
     return "pp" if stages > 1 or told is not None else "unknown"
 
 
-def _spans(frames: Sequence[StageFrame]) -> list[StageSpan]:
+def _spans(frames: Sequence[StageFrame], launched: bool) -> list[StageSpan]:
+    """Spans with absolute times. On a CPU (`launched` False) running is not launching."""
     return [
         StageSpan(
             stage=frame.stage,
@@ -113,7 +114,7 @@ def _spans(frames: Sequence[StageFrame]) -> list[StageSpan]:
             start=frame.t_ns + span.start,
             end=frame.t_ns + span.end,
             sent=frame.t_ns + span.sent,
-            launch=span.launch_ns,
+            launch=span.launch_ns if launched else 0,
             graph=span.graph,
         )
         for frame in frames
@@ -133,10 +134,11 @@ def _sample(frame: QueueFrame) -> SlotSample:
 
 
 def _rates(frames: Sequence[QueueFrame]) -> tuple[float | None, float | None]:
-    """(output tokens a second, driver seconds a micro-batch) between the first and the last frame."""
-    if len(frames) < 2:
+    """(output tokens a second, driver seconds a micro-batch) between the first and the last frame with requests."""
+    busy = [frame for frame in frames if frame.running]
+    if len(busy) < 2:
         return None, None
-    first, last = frames[0], frames[-1]
+    first, last = busy[0], busy[-1]
     seconds = (last.t_ns - first.t_ns) / 1e9
     steps = last.steps_total - first.steps_total
     rate = (last.output_tokens_total - first.output_tokens_total) / seconds if seconds > 0 else None

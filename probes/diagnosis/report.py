@@ -128,7 +128,8 @@ def _lines(diagnosis: Diagnosis, scores: Sequence[Score]) -> Iterator[str]:
     length = f", {evidence.window / 1e6:.1f} ms" if evidence.window else ""
     yield f"{emulated}{engine}, {where[evidence.parallelism]}, from {_SOURCES[evidence.source]}{length}"
     if evidence.residual_ns is not None:
-        yield f"clocks aligned by communication, residual {evidence.residual_ns / 1e3:.1f} us"
+        how = "by the ranks' communication" if evidence.source == "traces" else "with the driver's"
+        yield f"clocks aligned {how}, residual {evidence.residual_ns / 1e3:.1f} us"
     for note in notes(diagnosis):
         yield f"note: {note}"
     yield ""
