@@ -218,6 +218,8 @@ class _Experiment:
 
     def _warnings(self) -> list[str]:
         found: list[str] = []
+        if self._target.engine.emulated:
+            found.append("EMULATED: computed, not measured; repetitions agree, so p-values say nothing about a machine")
         for cell in self._cells:
             point = combine(self._plan.point, self._samples[cell])
             name = cell_name(self._plan.factors, cell)
