@@ -39,7 +39,7 @@ def least_concentration(requests: int, bins: int) -> float:
 
 
 def herd_index(counts: Sequence[int]) -> Metric:
-    """H = clip((HHI - HHI_min) / (1 - HHI_min), 0, 1) of the decode requests in each bin (slot, or stage at an instant).
+    """H = clip((HHI - HHI_min) / (1 - HHI_min), 0, 1) of the decode requests in each bin (slot, or stage at a time).
 
     Needs at least two requests and two bins; with fewer nothing could be spread.
     """
