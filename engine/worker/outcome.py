@@ -23,7 +23,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """One micro-batch run (or only launched, on a GPU).
 
     tokens: on the rank that reports, the sampled tokens on the host (when `done`). taken_ns, launched_ns: host times
-    when the plan was taken up and when everything was launched. received: the input's arrival; None on the first stage.
+    when the plan was taken up and when everything was launched. received: the input's arrival; None on a single stage.
     """
 
     plan: MicroBatchPlan

@@ -77,9 +77,10 @@ class Stage:
         self._groups.finish_sends()
 
     def _receive(self, plan: MicroBatchPlan, graph: CapturedDecode | None) -> tuple[Tensor | None, Mark | None]:
-        """(the previous stage's hidden states, when they came); None on the first stage."""
+        """(the previous stage's hidden states, when they came). The first stage has no hidden states, and of several its
+        input is the tokens, which have come by now; a single stage waits for nobody."""
         if self.first:
-            return None, None
+            return None, None if self.last else self._clock.mark()
         count = len(plan.decode) + plan.prefill_tokens
         buffer = None if graph is None else graph.hidden
         hidden = self.hidden_buffer(count) if buffer is None else buffer[:count]
