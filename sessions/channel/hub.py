@@ -24,6 +24,8 @@ from sessions.messages import FRAMES, Command, Hello, Message, Reply, Role, kind
 MAX_PEERS = 128
 HANDSHAKE_S = 5.0
 _CLOSE_S = 0.9
+_DYING_S = 0.5
+"""A killed engine's socket still accepts for a moment after its peers have seen it go."""
 _FRAME_TYPES = frozenset(FRAMES)
 
 
@@ -235,8 +237,11 @@ def _listen(path: Path) -> tuple[socket.socket, int]:
     """Bind beside `path`, make it private, then move it into place: a stale socket is replaced, a live one refused."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     check_socket_path(fresh)
-    if path.exists() and _answers(path):
-        raise ChannelError(f"another engine listens on {path}: stop it, or choose another path")
+    deadline = time.monotonic() + _DYING_S
+    while path.exists() and _answers(path):
+        if time.monotonic() >= deadline:
+            raise ChannelError(f"another engine listens on {path}: stop it, or choose another path")
+        time.sleep(0.02)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

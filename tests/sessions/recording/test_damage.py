@@ -166,8 +166,8 @@ def test_flipped_bytes_are_noticed_and_cost_only_their_segment(tmp_path: Path) -
     whole = tmp_path / "whole.herd"
     records = _recorded(whole)
     draw = random.Random(2)
-    silent = 0
-    for number in range(20):
+    changed = 0
+    for number in range(30):
         path = tmp_path / f"{number}.herd"
         raw = bytearray(whole.read_bytes())
         for _ in range(3):
@@ -182,11 +182,12 @@ def test_flipped_bytes_are_noticed_and_cost_only_their_segment(tmp_path: Path) -
             assert "\n" not in str(error)
             continue
         if got == records:
-            silent += not noticed
-            continue
-        assert noticed or problems
+            continue  # free space, a rollup, an index: no message is touched
+        changed += 1
+        assert noticed
+        assert problems
         assert len(got) > len(records) / 4
-    assert silent <= 10, "flips in free space or in rollups change no message; most others must be noticed"
+    assert changed >= 3, "the flips must hit messages too"
 
 
 @pytest.mark.parametrize(
