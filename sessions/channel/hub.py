@@ -82,7 +82,7 @@ class UnixHub(Endpoint):
 
     def welcome(self, port: _PeerPort, message: Message | UnknownKind) -> None:
         """The first frame of a peer: attach it, or end the connection with the reason."""
-        if not isinstance(message, Hello):
+        if not isinstance(message, Hello) or not message.source:
             raise MalformedMessage("a peer's first message must be its hello")
         refusal = schema_refusal(message.schema, message.source)
         if refusal is not None:

@@ -37,8 +37,10 @@ class IoLoop:
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
         """Run `function` in the loop's thread, in the order of posting; does nothing once the loop has stopped."""
+        if self._stopped:
+            return
         self._posted.append((function, arguments))
-        if not self._awake and not self._stopped:
+        if not self._awake:
             self._awake = True
             with contextlib.suppress(OSError):
                 os.eventfd_write(self._wake_fd, 1)

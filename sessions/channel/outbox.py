@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 
+from sessions.channel.backlog import Backlog
 from sessions.channel.framing import FrameType, pack_control
 
 MAX_FRAME_BACKLOG = 4 * 1024 * 1024
@@ -14,14 +14,6 @@ _SEND_BYTES = 256 * 1024
 
 class BacklogExceeded(Exception):
     """The peer reads too slowly even for what must not be dropped; the text is one line."""
-
-
-class _Entry:
-    __slots__ = ("data", "droppable")
-
-    def __init__(self, data: bytes, droppable: bool) -> None:
-        self.data = data
-        self.droppable = droppable
 
 
 class Outbox:
@@ -34,34 +26,30 @@ class Outbox:
     def __init__(self, frame_limit: int = MAX_FRAME_BACKLOG, limit: int = MAX_BACKLOG) -> None:
         self._frame_limit = frame_limit
         self._limit = limit
-        self._entries: deque[_Entry] = deque()
-        self._droppable: deque[_Entry] = deque()
+        self._backlog: Backlog[bytes] = Backlog()
         self._frame_bytes = 0
-        self._kept_bytes = 0
+        self._bytes = 0
         self._sending = memoryview(b"")
         self._dropped = 0
-        self.dropped_total = 0
 
     def __bool__(self) -> bool:
-        return bool(self._entries) or len(self._sending) > 0
+        return len(self._backlog) > 0 or len(self._sending) > 0
 
     def put(self, data: bytes, droppable: bool) -> None:
         """Queue one packed frame; raise BacklogExceeded."""
-        entry = _Entry(data, droppable)
-        self._entries.append(entry)
+        self._backlog.append(data, droppable)
+        self._bytes += len(data)
         if not droppable:
-            self._kept_bytes += len(data)
-            if self._kept_bytes > self._limit:
-                raise BacklogExceeded(f"{self._kept_bytes >> 20} MiB unread: the reader is stuck or too slow")
+            kept = self._bytes - self._frame_bytes
+            if kept > self._limit:
+                raise BacklogExceeded(f"{kept >> 20} MiB unread: the reader is stuck or too slow")
             return
-        self._droppable.append(entry)
         self._frame_bytes += len(data)
         while self._frame_bytes > self._frame_limit:
-            oldest = self._droppable.popleft()
-            self._frame_bytes -= len(oldest.data)
-            oldest.data = b""
+            size = len(self._backlog.drop_oldest())
+            self._frame_bytes -= size
+            self._bytes -= size
             self._dropped += 1
-            self.dropped_total += 1
 
     def send(self, sock: socket.socket) -> None:
         """Send as much as the socket takes without waiting; raise OSError when the peer is gone."""
@@ -80,15 +68,12 @@ class Outbox:
         if self._dropped:
             parts.append(pack_control(FrameType.DROPPED, self._dropped))
             self._dropped = 0
-        while self._entries and size < _SEND_BYTES:
-            entry = self._entries.popleft()
-            if not entry.data:
-                continue
-            size += len(entry.data)
-            parts.append(entry.data)
-            if entry.droppable:
-                self._droppable.popleft()
-                self._frame_bytes -= len(entry.data)
-            else:
-                self._kept_bytes -= len(entry.data)
+        while len(self._backlog) and size < _SEND_BYTES:
+            frames = self._backlog.droppable
+            data = self._backlog.pop()
+            parts.append(data)
+            size += len(data)
+            if self._backlog.droppable < frames:
+                self._frame_bytes -= len(data)
+        self._bytes -= size
         return memoryview(b"".join(parts))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 
+from sessions.channel.backlog import Backlog
 from sessions.channel.interface import ChannelClosed
 from sessions.messages import FRAMES, Message
 
@@ -32,8 +32,7 @@ class QueueSubscription:
         self._capacity = max(1, capacity)
         self._on_close = on_close
         self._ready = threading.Condition()
-        self._queue: deque[Message] = deque()
-        self._frames = 0
+        self._queue: Backlog[Message] = Backlog()
         self._dropped = 0
         self._closed: str | None = None
         self._wake: Callable[[], None] | None = None
@@ -47,12 +46,12 @@ class QueueSubscription:
     def drain(self) -> list[Message]:
         """Take everything that has arrived; never waits."""
         with self._ready:
-            return self._take_all()
+            return self._queue.take_all()
 
     def get(self, timeout_s: float) -> Message | None:
         """Wait in this thread; None after `timeout_s`. Raise ChannelClosed when empty and nothing more can come."""
         with self._ready:
-            self._ready.wait_for(lambda: self._queue or self._closed is not None, timeout_s)
+            self._ready.wait_for(lambda: len(self._queue) > 0 or self._closed is not None, timeout_s)
             return self._take_one()
 
     async def next(self, timeout_s: float) -> Message | None:
@@ -64,7 +63,7 @@ class QueueSubscription:
             loop.call_soon_threadsafe(arrived.set)
 
         with self._ready:
-            if self._queue or self._closed is not None:
+            if len(self._queue) or self._closed is not None:
                 return self._take_one()
             self._waiters.append(waiter)
         try:
@@ -83,7 +82,7 @@ class QueueSubscription:
         """Call `wake` when the queue stops being empty or the subscription ends; at once when that is so already."""
         with self._ready:
             self._wake = wake
-            due = bool(self._queue) or self._closed is not None
+            due = len(self._queue) > 0 or self._closed is not None
         if due:
             wake()
 
@@ -96,19 +95,17 @@ class QueueSubscription:
 
     def push(self, message: Message) -> None:
         """Queue a message; at capacity the oldest frame goes. A reader that leaves too much else unread is ended."""
-        overrun = False
         with self._ready:
             if self._closed is not None:
                 return
-            was_empty = not self._queue
-            if type(message) in _FRAME_TYPES:
-                if self._frames >= self._capacity:
-                    self._drop_oldest_frame()
-                self._frames += 1
-            elif len(self._queue) - self._frames >= MAX_UNREAD:
-                overrun = True
+            was_empty = not len(self._queue)
+            frame = type(message) in _FRAME_TYPES
+            if frame and self._queue.droppable >= self._capacity:
+                self._queue.drop_oldest()
+                self._dropped += 1
+            overrun = not frame and len(self._queue) - self._queue.droppable >= MAX_UNREAD
             if not overrun:
-                self._queue.append(message)
+                self._queue.append(message, frame)
                 self._ready.notify()
                 calls = self._calls() if was_empty else []
         if overrun:
@@ -139,25 +136,9 @@ class QueueSubscription:
         self._waiters = []
         return [*calls, self._wake] if self._wake is not None else calls
 
-    def _take_all(self) -> list[Message]:
-        taken = list(self._queue)
-        self._queue.clear()
-        self._frames = 0
-        return taken
-
     def _take_one(self) -> Message | None:
-        if self._queue:
-            message = self._queue.popleft()
-            self._frames -= type(message) in _FRAME_TYPES
-            return message
+        if len(self._queue):
+            return self._queue.pop()
         if self._closed is not None:
             raise ChannelClosed(self._closed)
         return None
-
-    def _drop_oldest_frame(self) -> None:
-        for index, message in enumerate(self._queue):
-            if type(message) in _FRAME_TYPES:
-                del self._queue[index]
-                self._frames -= 1
-                self._dropped += 1
-                return
