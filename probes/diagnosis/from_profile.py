@@ -21,7 +21,7 @@ def evidence_from_profile(traces: Sequence[Path], messages: Sequence[Message]) -
     Raise TraceError when neither tells anything.
     """
     gathered = gather(messages)
-    told = evidence_from_messages(gathered)
+    told = msgspec.structs.replace(evidence_from_messages(gathered), tokens_per_s=None)
     try:
         found = evidence_from_traces(load(traces))
     except TraceError as error:

@@ -43,9 +43,9 @@ def herd_metrics(evidence: Evidence) -> HerdMetrics:
         )
     found = samples(evidence)
     concurrency = _concurrency(found)
-    bins = max(evidence.stages, evidence.slot_count or 0) if evidence.slot_count != 1 else 1
+    bins = evidence.stages if evidence.slot_count != 1 else 1
     unseen = _unseen(evidence)
-    index = _mean([herd.herd_index(padded(sample.sizes, bins)) for sample in found], unseen)
+    index = _mean([herd.herd_index(sample.sizes, bins) for sample in found], unseen)
     waves = _mean([herd.waves(sample.sizes) for sample in found], unseen)
     lock, used = _activity(evidence, found)
     burst = _burst(evidence)
@@ -65,11 +65,6 @@ def _unseen(evidence: Evidence) -> str:
     if any(span.slot == UNKNOWN_SLOT for span in evidence.spans):
         return "the first or last stage was not recorded: which micro-batches go round together cannot be told"
     return "no decode step was seen"
-
-
-def padded(sizes: Sequence[int], bins: int) -> tuple[int, ...]:
-    """`sizes` with empty slots added, up to `bins` of them."""
-    return (*sizes, *(0,) * max(0, bins - len(sizes)))
 
 
 def holding(spans: Sequence[StageSpan], stages: int) -> list[list[tuple[int, int]]]:

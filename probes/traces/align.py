@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from probes.traces.match import Matching
+from probes.traces.match import WAITED_NS, Matching
 from probes.traces.trace import Annotation, CommOp, RankTrace
-
-_WAITED_NS = 10_000
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,7 @@ def _links(traces: Sequence[RankTrace], matching: Matching) -> dict[tuple[int, i
 def _estimate(rows: NDArray[np.int64]) -> tuple[int, int]:
     """Offset of b from a and its residual, from rows of (start_a, end_a, start_b, end_b, direction of the data)."""
     start_a, end_a, start_b, end_b, direction = rows.T
-    length_a, length_b = end_a - start_a, end_b - start_b
-    waited = np.maximum(length_a, length_b) > 3 * np.minimum(length_a, length_b) + _WAITED_NS
+    waited = _waited(end_a - start_a, direction <= 0) | _waited(end_b - start_b, direction >= 0)
     differences = (end_b - end_a)[waited] if waited.any() else end_b - end_a
     offset = float(np.median(differences))
     residual = float(np.median(np.abs(differences - offset)))
@@ -107,6 +104,14 @@ def _estimate(rows: NDArray[np.int64]) -> tuple[int, int]:
     if len(low) and offset < low.max():
         residual, offset = max(residual, float(low.max()) - offset), float(low.max())
     return round(offset), round(residual)
+
+
+def _waited(lengths: NDArray[np.int64], receives: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Operations that waited for data. A sender's length says nothing: small messages leave without a receiver."""
+    if not receives.any():
+        return receives
+    waited: NDArray[np.bool_] = receives & (lengths > 3 * lengths[receives].min() + WAITED_NS)
+    return waited
 
 
 def _times(ops: list[CommOp]) -> NDArray[np.int64]:

@@ -6,8 +6,6 @@ up to the cut.
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
 import zlib
 from pathlib import Path
@@ -102,6 +100,7 @@ _RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(Event, strict=False)
 _INFO = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)[^{}]*?"world_size"\s*:\s*(\d+)')
 _SALVAGE_TRIES = 64
+_CHUNK = 1 << 20
 
 
 def read_file(path: Path) -> TraceFile:
@@ -139,16 +138,25 @@ def _inflate(data: bytes, name: str) -> tuple[bytes, bool]:
     """Unzip if zipped; (bytes, whether the archive was cut off)."""
     if data[:2] != b"\x1f\x8b":
         return data, False
-    out = io.BytesIO()
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as archive:
-        try:
-            while chunk := archive.read(1 << 22):
-                out.write(chunk)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            if not out.tell():
-                raise TraceError(f"{name}: gzip archive is cut off or damaged; copy or record it anew") from None
-            return out.getvalue(), True
-    return out.getvalue(), False
+    parts: list[bytes] = []
+    rest = data
+    try:
+        while rest:
+            member = zlib.decompressobj(wbits=31)
+            for start in range(0, len(rest), _CHUNK):
+                parts.append(member.decompress(rest[start : start + _CHUNK]))
+                if member.eof:
+                    break
+            if not member.eof:
+                break
+            rest = member.unused_data + rest[start + _CHUNK :]
+        cut = bool(rest)
+    except zlib.error:
+        cut = True
+    text = b"".join(parts)
+    if cut and not text:
+        raise TraceError(f"{name}: gzip archive is cut off or damaged; copy or record it anew")
+    return text, cut
 
 
 def _whole(data: bytes) -> TraceFile:

@@ -15,6 +15,8 @@ _MAX_SHIFT = 64
 _LEAST_AGREEMENT = 0.6
 _SURE_AGREEMENT = 0.9
 _SAME_SPREAD_NS = 20_000
+WAITED_NS = 10_000
+"""A kernel this much longer than three times the shortest of its kind waited for its peer."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
     """
     sizes_a, sizes_b = (np.array([op.elements for op in ops]) for ops in (a, b))
     ends_a, ends_b = (np.array([op.end for op in ops]) for ops in (a, b))
+    lengths_b = np.array([op.end - op.start for op in b])
+    waited = lengths_b > 3 * lengths_b.min() + WAITED_NS
     if len(a) == len(b) and float(np.mean(sizes_a == sizes_b)) >= _SURE_AGREEMENT:
         return 0, len(a)
     fits: list[tuple[float, float, float, int, int]] = []
@@ -132,7 +136,7 @@ def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
             continue
         agreement = float(np.mean(sizes_a[x : x + count] == sizes_b[y : y + count]))
         gaps = ends_b[y : y + count] - ends_a[x : x + count]
-        spread = float(np.median(np.abs(gaps - np.median(gaps))))
+        spread = _spread(gaps, waited[y : y + count])
         fits.append((agreement, spread, abs(float(np.median(gaps))), shift, count))
     best = max((fit[0] for fit in fits), default=0.0)
     if best < _LEAST_AGREEMENT:
@@ -142,3 +146,9 @@ def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
     steady = [fit for fit in agreeing if fit[1] <= 2 * steadiest + _SAME_SPREAD_NS]
     chosen = min(steady, key=lambda fit: fit[2])
     return chosen[3], chosen[4]
+
+
+def _spread(gaps: NDArray[np.int64], waited: NDArray[np.bool_]) -> float:
+    """How far the differences of ends stray: where the second rank waited they are all the same but for errors."""
+    chosen = gaps[waited] if waited.any() else gaps
+    return float(np.quantile(np.abs(chosen - np.median(chosen)), 0.9))

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from tui.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
     from sessions.channel.interface import Channel, Subscription
+    from sessions.load.driver import LoadDriver
     from sessions.load.workload import Workload
     from sessions.messages import EngineState, Message, ProfileReply
     from tui.cli.engine_options import EngineChoice
@@ -29,7 +30,7 @@ WARM_UP_S = 3.0
 
 @click.command()
 @click.option("--connect", metavar="SOCKET", help="Profile the engine behind this socket instead of starting one.")
-@click.option("--steps", type=click.IntRange(1, 10_000), default=64, show_default=True, help="Micro-batches to record.")
+@click.option("--steps", type=click.IntRange(1, 10_000), default=32, show_default=True, help="Micro-batches to record.")
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -57,7 +58,7 @@ def profile(
     """Record some steps on every rank with torch.profiler (stacks off), and diagnose them.
 
     \b
-    Example: herdscope profile --connect /run/user/1000/herdscope/e.sock --steps 50
+    Example: herdscope profile --connect /run/user/1000/herdscope/e.sock --steps 32
              herdscope profile --model qwen3-30b-a3b --load-format dummy --pp 2 --concurrency 16
     """
     from tui.cli.engine_session import open_engine
@@ -119,7 +120,7 @@ def _loaded(channel: Channel, workload: Workload, requests: int, state: EngineSt
     from sessions.load.workload import LoadPoint
 
     driver = LoadDriver(channel, workload, LoadPoint(requests), state.model.vocab if state.model else 256)
-    thread = threading.Thread(target=driver.run, name="load", daemon=True)
+    thread = threading.Thread(target=_drive, args=(driver,), name="load", daemon=True)
     thread.start()
     time.sleep(WARM_UP_S)
     try:
@@ -127,6 +128,14 @@ def _loaded(channel: Channel, workload: Workload, requests: int, state: EngineSt
     finally:
         driver.stop()
         thread.join(timeout=30.0)
+
+
+def _drive(driver: LoadDriver) -> None:
+    """Run the load; when the engine ends before it, there is nothing left to cancel."""
+    from sessions.channel.interface import ChannelError
+
+    with suppress(ChannelError):
+        driver.run()
 
 
 def _record(channel: Channel, steps: int, folder: Path) -> ProfileReply:
