@@ -119,7 +119,8 @@ class MachineSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One benchmark run."""
+    """One benchmark run. A result that another `tool` measured names in `definitions`, by metric, where its definition
+    differs from BenchPoint's."""
 
     format: int = RESULT_FORMAT
     run: str
@@ -132,3 +133,5 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     emulated: bool
     label: str = ""
+    tool: str = "herdscope"
+    definitions: dict[str, str] = {}

@@ -186,6 +186,12 @@ def _warnings(base: BenchResult, other: BenchResult, force: bool) -> list[str]:
         warnings.append(text)
     if base.emulated or other.emulated:
         warnings.append("emulated figures are computed, not measured: repetitions show the model's spread only")
+    if base.tool != other.tool:
+        warnings += [
+            f"{name_of(result)}: {result.tool} defines {metric} as {definition}"
+            for result in (base, other)
+            for metric, definition in result.definitions.items()
+        ]
     for result in (base, other):
         throttled = sorted({reason for point in result.points for gpu in point.gpus for reason in gpu.throttled})
         if throttled:

@@ -10,6 +10,7 @@ from sessions.results import BenchPoint, BenchResult
 
 IGNORED = {"workload.key", "workload.concurrencies", "workload.rates_per_s"}
 CLOCK_TOLERANCE = 0.02
+OUR_TOOL = "herdscope"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -22,6 +23,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 def differences(base: BenchResult, other: BenchResult) -> list[Difference]:
     """Knobs, engine, workload, machine and versions that differ; then clocks and throttling, point by point."""
+    if not base.tool == other.tool == OUR_TOOL:
+        return _of_other_tools(base, other)
     found: list[Difference] = []
     for part in ("knobs", "engine", "workload", "machine", "versions"):
         one, two = msgspec.to_builtins(getattr(base, part)), msgspec.to_builtins(getattr(other, part))
@@ -36,6 +39,12 @@ def differences(base: BenchResult, other: BenchResult) -> list[Difference]:
         if twin is not None:
             found += _conditions(point, twin)
     return found
+
+
+def _of_other_tools(base: BenchResult, other: BenchResult) -> list[Difference]:
+    """Other tools keep neither knobs nor machine: what can be told is the tool and the model."""
+    pairs = {"tool": (base.tool, other.tool), "engine.model": (base.engine.model, other.engine.model)}
+    return [Difference(what, one, two) for what, (one, two) in pairs.items() if one != two]
 
 
 def name_of(result: BenchResult) -> str:

@@ -51,10 +51,10 @@ def compare(results: tuple[Path, ...], force: bool, alpha: float, markdown: bool
 
 
 def _read(path: Path) -> BenchResult:
-    from sessions.bench.files import read_result
+    from sessions.compare.readers import read_any
     from tui.cli.results_folder import results_folder
 
     kept = results_folder() / f"{path}.json"
     if not path.exists() and not kept.exists():
         raise click.ClickException(f"{path}: no such file, and no kept result of that name in {kept.parent}")
-    return read_result(path if path.exists() else kept)
+    return read_any(path if path.exists() else kept)
