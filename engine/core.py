@@ -228,7 +228,7 @@ class EngineCore:
             self.meter.prompt_tokens += plan.prefill_tokens
             submitted = True
         if submitted:
-            self.meter.sample_herd(scheduler.decode_counts())
+            self.meter.sample_herd(scheduler.decode_counts(), self.executor.capabilities.stages)
 
     def _take(self, result: MicroBatchResult) -> None:
         completion = self.scheduler.complete(result)

@@ -30,9 +30,9 @@ class Meter:
         """A request ended."""
         self.ended[reason] = self.ended.get(reason, 0) + 1
 
-    def sample_herd(self, counts: list[int]) -> None:
+    def sample_herd(self, counts: list[int], stages: int) -> None:
         """Take the slots' decode requests at a scheduling instant."""
-        index, waves = herd.herd_index(counts).value, herd.waves(counts).value
+        index, waves = herd.herd_index(counts, stages).value, herd.waves(counts).value
         if index is not None and waves is not None:
             self._herd_index_sum += index
             self._waves_sum += waves

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import uuid
+from pathlib import Path
 from typing import Protocol
 
 
@@ -34,7 +35,6 @@ def source_id(role: str) -> str:
 
 def _boot_tag() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read(6)
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:6]
     except OSError:
         return f"{uuid.getnode():012x}"[-6:]

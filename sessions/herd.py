@@ -38,17 +38,18 @@ def least_concentration(requests: int, bins: int) -> float:
     return (extra * (each + 1) ** 2 + (filled - extra) * each**2) / requests**2
 
 
-def herd_index(counts: Sequence[int]) -> Metric:
+def herd_index(counts: Sequence[int], stages: int) -> Metric:
     """H = clip((HHI - HHI_min) / (1 - HHI_min), 0, 1) of the decode requests in each bin (slot, or stage at a time).
 
-    Needs at least two requests and two bins; with fewer nothing could be spread.
+    HHI_min is that of the best integer split over min(C, stages) bins: so many groups keep every stage busy, however
+    many slots there are. Needs at least two requests and two stages; with fewer nothing could be spread.
     """
     requests = sum(counts)
     if requests < 2:
         return Metric(None, f"{requests} decode requests: two are needed")
-    if len(counts) < 2:
-        return Metric(None, "one slot: requests cannot be spread")
-    least = least_concentration(requests, len(counts))
+    if stages < 2:
+        return Metric(None, "one stage: nothing to spread requests over")
+    least = least_concentration(requests, stages)
     return Metric(min(1.0, max(0.0, (concentration(counts) - least) / (1.0 - least))))
 
 

@@ -153,7 +153,7 @@ class LogLines(Message, frozen=True, kw_only=True, tag="log_lines"):
     lines: list[LogLine]
 
 
-# --- frames: batches of measurements at about 10 Hz ---------------------------------------------------------------------
+# --- frames: batches of measurements at about 10 Hz ------------------------------------------------------------------
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -273,7 +273,7 @@ class HostFrame(Message, frozen=True, kw_only=True, tag="host_frame"):
     processes: list[ProcessSample] = []
 
 
-# --- requests and tokens ------------------------------------------------------------------------------------------------
+# --- requests and tokens ---------------------------------------------------------------------------------------------
 
 FinishReason = Literal["length", "stop", "cancelled", "refused", "failed"]
 
@@ -321,7 +321,7 @@ class TokenFrame(Message, frozen=True, kw_only=True, tag="token_frame"):
     finished: list[Finished] = []
 
 
-# --- commands and their answers -------------------------------------------------------------------------------------------
+# --- commands and their answers --------------------------------------------------------------------------------------
 
 
 class Command(Message, frozen=True, kw_only=True):
@@ -405,7 +405,7 @@ class StopEngine(Command, frozen=True, kw_only=True, tag="stop_engine"):
     """End the engine and all its workers."""
 
 
-# --- benchmark ----------------------------------------------------------------------------------------------------------
+# --- benchmark -------------------------------------------------------------------------------------------------------
 
 BenchStage = Literal["start", "warmup", "measure", "point", "done", "failed"]
 
@@ -442,7 +442,7 @@ class Jumped(Message, frozen=True, kw_only=True, tag="jumped"):
     to_ns: int
 
 
-# --- the diagnosis -----------------------------------------------------------------------------------------------------
+# --- the diagnosis ---------------------------------------------------------------------------------------------------
 
 Judgement = Literal["holds", "refuted", "unknown"]
 

@@ -78,7 +78,7 @@ class _EngineCollector:
         for slot, size in enumerate(slots):
             family.add_metric([self._model, str(slot)], size)
         yield family
-        index, spread = herd_index(slots), waves(slots)
+        index, spread = herd_index(slots, max(1, len(self._client.stages))), waves(slots)
         if index.value is not None:
             yield self._gauge("herdscope_herd_index", "0: evenly staggered, 1: one herd.", index.value)
         if spread.value is not None:

@@ -47,7 +47,7 @@ def sample(meter: Meter, stages: int) -> Sample:
     tracks = sorted(meter.requests.values(), key=lambda track: track.order)
     measured = [track for track in tracks if track.due_ns >= open_ns and track.ended in ("length", "stop")]
     tokens = sum(open_ns < t <= close_ns for track in tracks for t in track.times)
-    herd, n_eff = herd_means(meter.queues, open_ns, close_ns)
+    herd, n_eff = herd_means(meter.queues, stages, open_ns, close_ns)
     inside = [frame for frame in meter.queues if open_ns <= frame.t_ns <= close_ns]
     return Sample(
         output_tokens_per_s=tokens / seconds if seconds > 0 else 0.0,
@@ -94,7 +94,9 @@ def occupancy(frames: Iterable[StageFrame], stages: int, open_ns: int, close_ns:
     return shares
 
 
-def herd_means(queues: Sequence[QueueFrame], open_ns: int, close_ns: int) -> tuple[float | None, float | None]:
+def herd_means(
+    queues: Sequence[QueueFrame], stages: int, open_ns: int, close_ns: int
+) -> tuple[float | None, float | None]:
     """Means of H and N_eff over the window: from the driver's running sums over every scheduling instant where it
     keeps them, else over the slots of the frames inside the window."""
     inside = [frame for frame in queues if open_ns <= frame.t_ns <= close_ns]
@@ -107,7 +109,7 @@ def herd_means(queues: Sequence[QueueFrame], open_ns: int, close_ns: int) -> tup
                 (frames[-1].waves_sum - frames[0].waves_sum) / count,
             )
     sizes = [[slot.decode for slot in frame.slots] for frame in inside]
-    return _mean([herd_index(s).value for s in sizes]), _mean([waves(s).value for s in sizes])
+    return _mean([herd_index(s, stages).value for s in sizes]), _mean([waves(s).value for s in sizes])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

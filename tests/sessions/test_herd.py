@@ -20,18 +20,24 @@ from sessions import herd
     ],
 )
 def test_herd_index_of_known_spreads(counts: list[int], index: float) -> None:
-    assert herd.herd_index(counts).value == pytest.approx(index, abs=5e-4)
+    assert herd.herd_index(counts, len(counts)).value == pytest.approx(index, abs=5e-4)
 
 
 @given(st.lists(st.integers(0, 40), min_size=2, max_size=12).filter(lambda counts: sum(counts) >= 2))
 def test_herd_index_is_bounded_blind_to_order_and_zero_for_the_best_split(counts: list[int]) -> None:
-    value = herd.herd_index(counts).value
+    stages = len(counts)
+    value = herd.herd_index(counts, stages).value
     assert value is not None and 0.0 <= value <= 1.0
-    assert herd.herd_index(counts[::-1]).value == pytest.approx(value)
+    assert herd.herd_index(counts[::-1], stages).value == pytest.approx(value)
     each, extra = divmod(sum(counts), len(counts))
     even = [each + (i < extra) for i in range(len(counts))]
-    assert herd.herd_index(even).value == pytest.approx(0.0, abs=1e-12)
-    assert herd.herd_index([sum(counts), *[0] * (len(counts) - 1)]).value == pytest.approx(1.0)
+    assert herd.herd_index(even, stages).value == pytest.approx(0.0, abs=1e-12)
+    assert herd.herd_index([sum(counts)], stages).value == pytest.approx(1.0)
+
+
+def test_more_groups_than_stages_are_no_herd_and_one_slot_is_one() -> None:
+    assert herd.herd_index([2] * 16, 8).value == 0.0
+    assert herd.herd_index([32], 8).value == 1.0
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(lambda counts: sum(counts) >= 1))
@@ -47,8 +53,8 @@ def test_waves_count_equal_groups() -> None:
 
 
 def test_undefined_values_say_why() -> None:
-    assert "two are needed" in herd.herd_index([1, 0]).why
-    assert "one slot" in herd.herd_index([7]).why
+    assert "two are needed" in herd.herd_index([1, 0], 2).why
+    assert "one stage" in herd.herd_index([7], 1).why
     assert herd.waves([0, 0]).value is None
     assert herd.random_line(1).value is None
     assert herd.lock_step(herd.Activity(1, 1), live=1, stages=8).value is None

@@ -49,7 +49,7 @@ class SlotsPanel(Panel):
         since = self.store.now_ns - HERD_WINDOW_NS
         index, count = self.store.herd.mean_since(since), self.store.waves.mean_since(since)
         if index is None:
-            row.add("n/a ", TEXT).add(herd_index([slot.decode for slot in queue.slots]).why, DIM)
+            row.add("n/a ", TEXT).add(herd_index([slot.decode for slot in queue.slots], self.store.stages).why, DIM)
             return row.strip(width)
         live = sum(slot.decode for slot in queue.slots)
         style = GOOD if index <= 2 / max(2, live) else WARN if index < 0.5 else BAD

@@ -19,6 +19,7 @@ from sessions.messages import (
     GpuFrame,
     Hello,
     HostFrame,
+    Jumped,
     KnobReply,
     KnobState,
     LoadState,
@@ -29,13 +30,14 @@ from sessions.messages import (
     QueueFrame,
     SessionHeader,
     StageFrame,
+    Verdicts,
 )
 from tui.console.store.bench import BenchBook
 from tui.console.store.clocks import Clocks
 from tui.console.store.events import Event, knob_changes
 from tui.console.store.gpus import Gpu
 from tui.console.store.lanes import Lane
-from tui.console.store.outlook import Expected, VerdictLine
+from tui.console.store.outlook import Expected, VerdictLine, verdict_line
 from tui.console.store.rate import Rate
 from tui.console.store.series import Series
 
@@ -82,48 +84,34 @@ class Store:
         self.events: deque[Event] = deque(maxlen=EVENTS)
         self.events_version = 0
         self.bench = BenchBook()
+        self.verdicts: Verdicts | None = None
         self.verdict: VerdictLine | None = None
         self.expected: Expected | None = None
         self.frames_lost = 0
         self._first_ns: int | None = None
-        self._handlers: dict[type[Message], Callable[[Any], None]] = {
-            SessionHeader: self._session_header,
-            Hello: self.clocks.anchor,
-            Goodbye: self._goodbye,
-            DroppedFrames: self._dropped_frames,
-            EngineState: self._engine_state,
-            KnobState: self._knob_state,
-            KnobReply: self._knob_reply,
-            Fault: self._fault,
-            LogLines: self._log_lines,
-            StageFrame: self._stage_frame,
-            QueueFrame: self._queue_frame,
-            GpuFrame: self._gpu_frame,
-            HostFrame: self._host_frame,
-            LoadState: self._load_state,
-            BenchPhase: self._bench_phase,
-            BenchDone: self._bench_done,
-            Marker: self._marker,
-        }
 
     def apply(self, messages: Iterable[Message]) -> None:
         """Take messages in the order of their arrival; kinds that no widget shows are skipped."""
         for message in messages:
-            handler = self._handlers.get(type(message))
+            handler = HANDLERS.get(type(message))
             if handler is not None:
                 if self._first_ns is None and not isinstance(message, Hello):
                     self._first_ns = self._at(message)
-                handler(message)
+                handler(self, message)
                 self.version += 1
 
     def advance(self, now_ns: int) -> None:
         """Move the store's present to `now_ns` of the session's clock."""
         self.now_ns = now_ns
 
+    def exchange(self, other: Store) -> None:
+        """Trade everything with another store, so that the widgets of this one show what the other held."""
+        self.__dict__, other.__dict__ = other.__dict__, self.__dict__
+
     @property
     def kinds(self) -> list[type[Message]]:
         """Kinds of messages that the store makes use of."""
-        return list(self._handlers)
+        return list(HANDLERS)
 
     @property
     def emulated(self) -> bool:
@@ -164,6 +152,21 @@ class Store:
         if self.session is None or self.session.source == message.source:
             self.session = message
 
+    def _hello(self, message: Hello) -> None:
+        self.clocks.anchor(message)
+
+    def _jumped(self, message: Jumped) -> None:
+        """A replay moved: what follows tells everything anew. Results of benchmarks stay."""
+        bench, clocks = self.bench, self.clocks
+        self.reset()
+        self.bench, self.clocks = bench, clocks
+
+    def _verdicts(self, message: Verdicts) -> None:
+        self.verdicts = message
+        self.verdict = verdict_line(message)
+        expected = message.expected_tokens_per_s
+        self.expected = Expected(expected.low, expected.mid, expected.high) if expected is not None else None
+
     def _goodbye(self, message: Goodbye) -> None:
         if not message.expected:
             self._event(self._at(message), "fault", f"{message.peer} is gone: {message.reason}")
@@ -173,7 +176,8 @@ class Store:
 
     def _engine_state(self, message: EngineState) -> None:
         before = self.engine
-        if before is not None and message.model is None:  # an engine that fails no longer says what it was
+        if before is not None and message.model is None and not message.ranks:
+            # An engine that fails no longer says what it was.
             message = msgspec.structs.replace(message, model=before.model, ranks=before.ranks, stages=before.stages)
         self.engine = message
         if message.phase == "ready":
@@ -222,11 +226,16 @@ class Store:
         self.waiting.append(t_ns, message.waiting)
         self._herd(t_ns, before, message)
 
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of the engine; 1 while nothing is known."""
+        return self.engine.stages if self.engine is not None else 1
+
     def _herd(self, t_ns: int, before: QueueFrame | None, message: QueueFrame) -> None:
         """Means over the scheduling instants since the frame before; from the slots now where nobody summed them."""
         if message.herd_samples == 0:
             sizes = [slot.decode for slot in message.slots]
-            for series, metric in ((self.herd, herd_index(sizes)), (self.waves, waves(sizes))):
+            for series, metric in ((self.herd, herd_index(sizes, self.stages)), (self.waves, waves(sizes))):
                 if metric.value is not None:
                     series.append(t_ns, metric.value)
         elif before is not None and (samples := message.herd_samples - before.herd_samples) > 0:
@@ -264,3 +273,26 @@ class Store:
     def _marker(self, message: Marker) -> None:
         if message.category != "knob":  # the knob state that changed says it already
             self._event(self._at(message), message.category, message.text)
+
+
+HANDLERS: dict[type[Message], Callable[[Store, Any], None]] = {
+    SessionHeader: Store._session_header,
+    Hello: Store._hello,
+    Goodbye: Store._goodbye,
+    DroppedFrames: Store._dropped_frames,
+    EngineState: Store._engine_state,
+    KnobState: Store._knob_state,
+    KnobReply: Store._knob_reply,
+    Fault: Store._fault,
+    LogLines: Store._log_lines,
+    StageFrame: Store._stage_frame,
+    QueueFrame: Store._queue_frame,
+    GpuFrame: Store._gpu_frame,
+    HostFrame: Store._host_frame,
+    LoadState: Store._load_state,
+    BenchPhase: Store._bench_phase,
+    BenchDone: Store._bench_done,
+    Marker: Store._marker,
+    Jumped: Store._jumped,
+    Verdicts: Store._verdicts,
+}
