@@ -73,10 +73,13 @@ class DistributedExecutor:
         self._knobs = config.knobs
         self._results: deque[MicroBatchResult] = deque()
         self._frames: list[StageFrame] = []
+        self._answers: dict[int, ToDriver] = {}
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._closed = False
+        self.last_switch: list[Switched] = []
+        """What each rank reported of the last change of parallelism."""
         self._processes = WorkerProcesses(max(config.pp, config.ep), config.listen, on_log)
         self._workers = self._processes.workers
         try:
@@ -216,33 +219,30 @@ class DistributedExecutor:
                         )
                     )
             case _:
-                raise AssertionError(f"rank {rank} sent {message!r} unasked")
+                self._answers[rank] = message
 
     def _order(self, order: ToWorker, answer: type[Answer], timeout_s: float) -> list[Answer]:
-        """Send an order to every rank; their answers, or the first refusal raised once all have answered."""
+        """Send an order to every rank; their answers by rank, or the first refusal raised once all have answered."""
+        self._answers.clear()
         try:
             for worker in self._workers:
                 worker.link.send(order)
-            deadline, what = time.monotonic() + timeout_s, type(order).__name__
-            answers = [self._await_answer(worker.rank, deadline, what) for worker in self._workers]
         except LinkClosed:
             self._die()
-        for given in answers:
+        deadline = time.monotonic() + timeout_s
+        while len(self._answers) < len(self._workers):
+            self._poll(0.1)
+            refused = any(isinstance(given, Failed) for given in self._answers.values())
+            if refused and isinstance(order, Load):
+                break  # the others may wait for this rank to join them
+            if time.monotonic() > deadline:
+                late = next(worker for worker in self._workers if worker.rank not in self._answers)
+                raise WorkerDied(late.rank, f"no answer to {type(order).__name__}", None, None, list(late.last_log))
+        for rank in sorted(self._answers):
+            given = self._answers[rank]
             if isinstance(given, Failed):
                 raise _refusal(given)
-        return [given for given in answers if isinstance(given, answer)]
-
-    def _await_answer(self, rank: int, deadline: float, what: str) -> ToDriver:
-        worker = self._workers[rank]
-        while time.monotonic() < deadline:
-            message = worker.link.receive(0.1)
-            if isinstance(message, Tokens | Spans):
-                self._take(rank, message)
-            elif message is not None:
-                return message
-            elif any(other.dead for other in self._workers):
-                raise LinkClosed("a worker has ended")
-        raise WorkerDied(rank, f"did not answer {what} in time", None, None, list(worker.last_log))
+        return [given for _, given in sorted(self._answers.items()) if isinstance(given, answer)]
 
     def _die(self) -> NoReturn:
         error = self._processes.verdict()

@@ -124,13 +124,8 @@ class ModelState:
         return report
 
     def fingerprint(self) -> dict[str, str]:
-        """A hash of each slice held, of its very bits."""
-        return {
-            name: hashlib.blake2b(
-                tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes(), digest_size=16
-            ).hexdigest()
-            for name, tensor in sorted(self.weights.items())
-        }
+        """A hash of each slice held."""
+        return {name: fingerprint(tensor) for name, tensor in sorted(self.weights.items())}
 
     @property
     def weight_bytes(self) -> int:
@@ -157,3 +152,9 @@ class ModelState:
 
 def _identity(tensor: Tensor) -> Tensor:
     return tensor
+
+
+def fingerprint(tensor: Tensor) -> str:
+    """A hash of a tensor's very bits."""
+    raw = tensor.detach().contiguous().cpu().view(torch.uint8).numpy()
+    return hashlib.blake2b(raw.tobytes(), digest_size=16).hexdigest()

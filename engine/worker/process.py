@@ -104,10 +104,10 @@ class RankProcess:
     def _answer(self, order: ToWorker) -> ToDriver:
         try:
             return self._carry_out(order)
-        except ConfigError as error:
-            return Failed("config", str(error))
         except CheckpointError as error:
             return Failed("checkpoint", str(error))
+        except ConfigError as error:
+            return Failed("config", str(error))
         except OutOfMemory as error:
             return Failed("memory", str(error))
         except torch.OutOfMemoryError as error:
@@ -178,12 +178,12 @@ class RankProcess:
 
     def _set_graphs(self) -> None:
         stage = self._stage
-        if stage is None:
+        if stage is None or stage.rows.device.type != "cuda":
             return
-        if not self._graphs_on or stage.rows.device.type != "cuda":
-            stage.graphs = None
-        elif stage.graphs is None:
+        if stage.graphs is None and self._graphs_on:
             stage.graphs = DecodeGraphs(stage, min(self._loaded.engine.max_running, MAX_GRAPH_BATCH))
+        # What was captured is kept while the knob is off, so that turning it back costs nothing.
+        stage.replays = self._graphs_on
 
     def _switch(self, mode: str) -> ToDriver:
         state = self._loaded

@@ -30,6 +30,7 @@ class Stage:
         self.decoder, self.rows = decoder, rows
         self.first, self.last = stage == 0, stage == layout.stages - 1
         self.graphs: DecodeGraphs | None = None
+        self.replays = False
         self._groups, self._clock = groups, clock
         self._reports_tokens = self.last and layout.shard_of(rank) == 0
         self._last_rank = layout.stages - 1
@@ -41,7 +42,9 @@ class Stage:
         self.rows.update(plan)
         if self.first and not self.last:
             self._take_tokens(plan)
-        graph = self.graphs.get(len(plan.decode)) if self.graphs is not None and not plan.prefill else None
+        graph = None
+        if self.replays and self.graphs is not None and not plan.prefill:
+            graph = self.graphs.get(len(plan.decode))
         hidden, received = self._receive(plan, graph)
         start = self._clock.mark() if received is None else received
         if graph is not None:
@@ -77,8 +80,8 @@ class Stage:
         self._groups.finish_sends()
 
     def _receive(self, plan: MicroBatchPlan, graph: CapturedDecode | None) -> tuple[Tensor | None, Mark | None]:
-        """(the previous stage's hidden states, when they came). The first stage has no hidden states, and of several its
-        input is the tokens, which have come by now; a single stage waits for nobody."""
+        """(the previous stage's hidden states, when they came). The first stage of several has no hidden states, and
+        its input is the tokens, which have come by now; a single stage waits for nobody."""
         if self.first:
             return None, None if self.last else self._clock.mark()
         count = len(plan.decode) + plan.prefill_tokens
