@@ -11,6 +11,9 @@ from sessions.messages import BenchPhase, EngineState, Fault, Goodbye, KnobReply
 Category = Literal["knob", "verdict", "bench", "alert", "note"]
 
 
+_CANDIDATES = frozenset((Marker, KnobReply, Fault, EngineState, Goodbye, BenchPhase))
+
+
 class Mark(msgspec.Struct, frozen=True):
     """A point of interest: when (recorder's clock), what sort, one line, and who said it."""
 
@@ -22,7 +25,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 def mark_of(at_ns: int, message: Message) -> Mark | None:
     """The mark that a message leaves, or None."""
-    found = _describe(message)
+    found = _describe(message) if type(message) in _CANDIDATES else None
     if found is None:
         return None
     category, text = found

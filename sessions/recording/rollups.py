@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 import msgspec
 
 from sessions.messages import GpuFrame, Message, QueueFrame, StageFrame
 
 SECOND_NS = 1_000_000_000
+_START, _END = attrgetter("start"), attrgetter("end")
 
 
 class Rollup(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ class RollupBuilder:
                 self._watts.setdefault((message.source, message.index), []).append(watts)
             case StageFrame():
                 self._window += message.window_ns
-                self._busy += sum(span.end - span.start for span in message.spans)
+                self._busy += sum(map(_END, message.spans)) - sum(map(_START, message.spans))
 
     def finish(self) -> Iterator[Rollup]:
         """The second begun last, though it is not over."""
