@@ -203,7 +203,7 @@ def _capabilities(config: EngineConfig, cluster: Cluster, roofline: Roofline) ->
         eos=[],
         device="emulated",
         unavailable=_unavailable(cluster),
-        max_run_ahead=0,
+        max_run_ahead=0,  # as the servers that are emulated: under a pipeline they wait for the tokens
         emulated=True,
         hardware=label,
     )
