@@ -9,6 +9,7 @@ import click
 
 from tui.cli.engine_options import EngineChoice, engine_options
 from tui.cli.output import json_option, note, print_json
+from tui.cli.record_option import record_option
 from tui.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ METRICS = {
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the result as JSON to this file."
 )
+@record_option
 @json_option
 @workload_options
 @engine_options
@@ -68,6 +70,7 @@ def ab(
     cool_to: float | None,
     html: Path | None,
     output: Path | None,
+    record: Path | None,
     as_json: bool,
     workload: Workload,
     engine: EngineChoice,
@@ -107,16 +110,16 @@ def ab(
         seed=order_seed,
         cool_to=cool_to,
     )
-    _show(_run(engine, connect, plan), html, output, as_json)
+    _show(_run(engine, connect, record, plan), html, output, as_json)
 
 
-def _run(engine: EngineChoice, connect: str | None, plan: AbPlan) -> AbResult:
+def _run(engine: EngineChoice, connect: str | None, record: Path | None, plan: AbPlan) -> AbResult:
     from sessions.compare.ab.run import run_ab
     from tui.cli.engine_session import open_target
     from tui.cli.progress import progress_bar
 
     try:
-        with open_target(engine, connect) as (target, _), progress_bar("ab") as show:
+        with open_target(engine, connect, record) as (target, _), progress_bar("ab") as show:
             return run_ab(target, plan, lambda at: show(at.done / at.most, at.words))
     except ValueError as error:
         raise click.ClickException(str(error)) from error

@@ -10,6 +10,7 @@ import click
 from tui.cli.engine_options import EngineChoice, engine_options
 from tui.cli.output import json_option, note, print_json
 from tui.cli.param_types import POSITIVE_NUMBERS, WHOLE_NUMBERS
+from tui.cli.record_option import record_option
 from tui.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the result to this file.")
 @click.option("--save", is_flag=True, help="Also keep the result among the user's own.")
 @click.option("--wall", is_flag=True, help="Run an emulated cluster in wall time, not in virtual time.")
+@record_option
 @json_option
 @workload_options
 @engine_options
@@ -45,6 +47,7 @@ def bench(
     label: str,
     output: Path | None,
     save: bool,
+    record: Path | None,
     wall: bool,
     as_json: bool,
     workload: Workload,
@@ -67,7 +70,7 @@ def bench(
     workload = msgspec.structs.replace(workload, requests=requests or 0, warmup=warmup)
     points = load_points(workload, concurrency, rate)
     try:
-        result = _measure(open_target(engine, connect, wall), workload, points, repeat, label)
+        result = _measure(open_target(engine, connect, record, wall), workload, points, repeat, label)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     for path in [*([output] if output else []), *([results_folder() / f"{result.run}.json"] if save else [])]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tui.cli.output import note
+from tui.cli.record_option import recorded
 
 if TYPE_CHECKING:
     from engine.launch import EngineProcess
@@ -82,16 +84,18 @@ def sampled(channel: Channel) -> Iterator[None]:
 
 @contextmanager
 def open_target(
-    engine: EngineChoice, connect: str | None, wall: bool = False
+    engine: EngineChoice, connect: str | None, record: Path | None, wall: bool = False
 ) -> Iterator[tuple[Target, Channel | None]]:
     """What a benchmark measures, and its channel: a live engine, or with --emulate the emulated cluster in virtual
-    time (unless `wall`), which has no channel."""
+    time (unless `wall`), which has no channel. With `record` the session is recorded there."""
     if connect is None and engine.values["emulate"] and not wall:
+        if record is not None:
+            raise click.UsageError("--record: an engine emulated in virtual time has no session to record (use --wall)")
         from engine.emulated.target import VirtualTarget
 
         yield VirtualTarget(engine.config()), None
         return
     from sessions.bench.channel_target import ChannelTarget
 
-    with open_engine(engine, connect, "bench") as channel:
+    with open_engine(engine, connect, "bench") as channel, recorded(channel, record):
         yield ChannelTarget(channel), channel

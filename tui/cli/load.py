@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tui.cli.output import json_option, note, print_json
+from tui.cli.record_option import record_option, recorded
 from tui.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ READY_S = 300.0
 @click.option("--concurrency", type=click.IntRange(min=0), help="Keep so many requests running  [default: 8]")
 @click.option("--rate", type=click.FloatRange(min=0), help="Send open arrivals instead, so many a second.")
 @click.option("--duration", type=click.FloatRange(min=0.1), help="Stop after this many seconds.")
+@record_option
 @json_option
 @workload_options
 def load(
@@ -30,6 +33,7 @@ def load(
     concurrency: int | None,
     rate: float | None,
     duration: float | None,
+    record: Path | None,
     as_json: bool,
     workload: Workload,
 ) -> None:
@@ -52,7 +56,7 @@ def load(
         point = LoadPoint()
     else:
         point = LoadPoint(rate=rate) if rate is not None else LoadPoint(8 if concurrency is None else concurrency)
-    with connect_engine(connect, "load") as channel:
+    with connect_engine(connect, "load") as channel, recorded(channel, record):
         _drive(channel, workload, point, duration, as_json)
 
 

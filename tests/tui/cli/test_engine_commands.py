@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,8 @@ from sessions.compare.ab.run import AbPlan, run_ab
 from sessions.knobs import Knobs
 from sessions.load.lengths import Lengths
 from sessions.load.workload import LoadPoint, Workload
+from sessions.messages import LoadState, QueueFrame, StageFrame, TokenFrame
+from sessions.recording.reader import Recording
 
 pytestmark = pytest.mark.timeout(240)
 HERDSCOPE = [sys.executable, "-m", "tui.cli.main"]
@@ -110,12 +113,16 @@ def test_load_accounts_for_every_request_of_a_trace_with_those_that_can_never_fi
         "".join(f'{{"timestamp":{i * 50},"input_length":{n},"output_length":3}}\n' for i, n in enumerate(lengths))
     )
     done = subprocess.run(
-        [*HERDSCOPE, "load", "--connect", str(engine.socket), "--workload", f"mooncake:{path}", "--json"],
+        [*HERDSCOPE, "load", "--connect", str(engine.socket), "--workload", f"mooncake:{path}", "--json",
+         "--record", str(tmp_path / "r.herd")],
         capture_output=True, text=True, timeout=60, env=environment(),
     )  # fmt: skip
     counts = json.loads(done.stdout)
     assert (counts["submitted"], counts["finished"], counts["refused"]) == (4, 3, 1)
     assert counts["without_an_end"] == 0 and len(counts["reasons"]) == 1
+    with closing(Recording(tmp_path / "r.herd")) as recording:
+        kinds = {type(record.message) for record in recording.records()}
+    assert {TokenFrame, QueueFrame, LoadState, StageFrame} <= kinds
 
 
 def test_bench_prints_only_json_and_ends_its_engine(model: Path, tmp_path: Path):
