@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,26 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 def recordings_folder() -> Path:
     """Where recordings go that are given no path: this user's data folder."""
     return Path(platformdirs.user_data_dir("herdscope", appauthor=False)) / "sessions"
+
+
+def fresh_path(label: str, folder: Path | None = None) -> Path:
+    """A path for a new recording, named by the UTC second and `label`; makes the folder (default: this user's).
+
+    Raise RecordingError when the folder cannot be made.
+    """
+    place = folder or recordings_folder()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordingError(f"cannot make {place}: {error.strerror}") from None
+    stamp = datetime.now(tz=UTC).strftime("%Y%m%d-%H%M%S")
+    safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in label)
+    path = place / f"{stamp}-{safe}{SUFFIX}"
+    number = 2
+    while path.exists():
+        path = place / f"{stamp}-{safe}-{number}{SUFFIX}"
+        number += 1
+    return path
 
 
 def find(folder: Path) -> list[Path]:

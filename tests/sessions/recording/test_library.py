@@ -12,7 +12,7 @@ import pytest
 from sessions.messages import Marker, Message, QueueFrame, SessionHeader
 from sessions.recording import meta
 from sessions.recording.errors import RecordingError
-from sessions.recording.library import annotate, details, find, prunable, summarise, tag
+from sessions.recording.library import annotate, details, find, fresh_path, prunable, summarise, tag
 from sessions.recording.merge import merge
 from sessions.recording.reader import Recording
 from sessions.recording.verify import verify
@@ -170,3 +170,15 @@ def test_an_old_recording_is_readable_by_any_sqlite_tool(tmp_path: Path) -> None
     database.close()
     assert {"meta", "segments", "keyframes", "markers", "rollups"} <= tables
     assert made["host"] == "host"
+
+
+def test_fresh_paths_never_collide(tmp_path: Path) -> None:
+    made = []
+    for _ in range(3):
+        path = fresh_path("a model/with:signs", tmp_path / "new")
+        path.touch()
+        made.append(path)
+    assert len(set(made)) == 3
+    assert all(path.parent == tmp_path / "new" and "a-model-with-signs" in path.name for path in made)
+    with pytest.raises(RecordingError, match="cannot make"):
+        fresh_path("x", made[0] / "below a file")
