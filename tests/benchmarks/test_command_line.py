@@ -28,5 +28,6 @@ def test_time_to_help(args: list[str]) -> None:
     cpu_s = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / RUNS
     print(
         f"\nherdscope {' '.join(args)}: median {statistics.median(seconds) * 1e3:.0f} ms, "
-        f"worst {max(seconds) * 1e3:.0f} ms of {RUNS} runs, {cpu_s * 1e3:.0f} ms of CPU each (help is to take under 250 ms)"
+        f"worst {max(seconds) * 1e3:.0f} ms of {RUNS} runs, {cpu_s * 1e3:.0f} ms of CPU each "
+        "(help is to take under 250 ms)"
     )
