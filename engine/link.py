@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import threading
 import time
 from collections import deque
 from typing import Generic, TypeVar
@@ -23,7 +24,7 @@ class LinkClosed(ConnectionError):
 
 
 class Link(Generic[Received]):
-    """Sends any struct, receives those of one tagged union. One thread uses each direction.
+    """Sends any struct, from any thread; receives those of one tagged union, in one thread.
 
     Sends never block: what the socket does not take is kept and goes out with `flush`, so that two sides that both
     send do not wait for each other.
@@ -37,6 +38,7 @@ class Link(Generic[Received]):
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(receives)
         self._inbox = bytearray()
         self._outbox = bytearray()
+        self._sending = threading.Lock()
         self._frames: deque[Received] = deque()
 
     def fileno(self) -> int:
@@ -54,23 +56,25 @@ class Link(Generic[Received]):
 
     def send_frame(self, frame: bytes) -> None:
         """Like `send`, for a frame made by `encode`."""
-        self._outbox += frame
+        with self._sending:
+            self._outbox += frame
         self.flush()
 
     def flush(self, timeout_s: float = 0.0) -> bool:
         """Send what is queued, waiting up to `timeout_s`; True when nothing is left. Raise LinkClosed."""
         deadline = time.monotonic() + timeout_s
-        while self._outbox:
-            try:
-                sent = self._sock.send(self._outbox)
-            except BlockingIOError:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._wait(select.POLLOUT, left):
-                    return False
-                continue
-            except OSError as error:
-                raise LinkClosed(str(error)) from None
-            del self._outbox[:sent]
+        with self._sending:
+            while self._outbox:
+                try:
+                    sent = self._sock.send(self._outbox)
+                except BlockingIOError:
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not self._wait(select.POLLOUT, left):
+                        return False
+                    continue
+                except OSError as error:
+                    raise LinkClosed(str(error)) from None
+                del self._outbox[:sent]
         return True
 
     @property

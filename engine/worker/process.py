@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from pathlib import Path
 
@@ -59,7 +58,6 @@ class RankProcess:
 
     def __init__(self, link: Link[ToWorker], environment: RankEnvironment) -> None:
         self._link, self._environment = link, environment
-        self._send_lock = threading.Lock()
         self._state: ModelState | None = None
         self._groups: Groups | None = None
         self._stage: Stage | None = None
@@ -89,9 +87,8 @@ class RankProcess:
                 self._send(self._answer(order))
 
     def _send(self, message: ToDriver) -> None:
-        with self._send_lock:
-            self._link.send(message)
-            self._link.flush(SEND_S)
+        self._link.send(message)
+        self._link.flush(SEND_S)
 
     def _run(self, order: Run) -> None:
         if self._stage is None or self._reports is None:
