@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--pp", type=int, default=1)
     parser.add_argument("--ep", type=int, default=1)
+    parser.add_argument("--depth", type=int, default=0, help="micro-batches in flight; 0: the stages")
     parser.add_argument("--experts", action="store_true", help="count the distinct experts a layer")
     parser.add_argument("--eager", action="store_true", help="also run C=1 without graphs")
     parser.add_argument("--toggles", type=int, default=0, help="toggle graphs this often and report memory")
@@ -165,7 +166,12 @@ def main() -> None:
         ep=chosen.ep,
         max_context=4096,
         max_running=256,
-        knobs=Knobs(cuda_graphs=True, async_depth=max(1, chosen.pp), admission="rebalance"),
+        knobs=Knobs(
+            cuda_graphs=True,
+            async_depth=chosen.depth or chosen.pp,
+            admission="rebalance",
+            parallelism="ep" if chosen.ep > chosen.pp else "pp",
+        ),
     )
     bench = Bench(config)
     try:

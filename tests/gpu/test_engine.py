@@ -97,7 +97,9 @@ def test_parallelism_switched_while_graphs_replay(served: Served, expected: dict
     check(served, expected, Knobs(async_depth=1, cuda_graphs=True, parallelism="ep"))
 
 
-def test_toggling_graphs_leaks_nothing(served: Served) -> None:
+def test_toggling_graphs_leaks_nothing(served: Served, checkpoint: Path) -> None:
+    if served.config.pp > 1 or "qwen3" not in checkpoint.name:
+        pytest.skip("one engine is enough")
     few = REQUESTS[:4]
     free = []
     for _ in range(TOGGLES):
