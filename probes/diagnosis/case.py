@@ -23,8 +23,8 @@ PUBLISHED_EXPERTS = 128
 PUBLISHED_TOP_K = 8
 """Experts of a layer and those that a token takes, in the most common published shape."""
 _KERNELS_PER_LAYER = 18
-IDLE_NS = 20_000
-"""A stage that idled longer than this before a micro-batch was waiting for it: its arrival can be read off."""
+IDLE = 0.1
+"""A first stage that idled for this share of a micro-batch's time before it was waiting for its slot's tokens."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ def _hop(spans: Sequence[StageSpan], stage: int) -> float:
     lags = [
         span.ready - ends[span.step]
         for span in spans
-        if span.stage == stage + 1 and span.step in ends and span.ready > span.wait + IDLE_NS
+        if span.stage == stage + 1 and span.step in ends and span.wait < ends[span.step]
     ]
     return max(0.0, median(lags) / 1e9) if lags else 0.0
 
@@ -208,7 +208,8 @@ def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
         before = previous.get(span.slot)
         previous[span.slot] = span.step
         left = last.get(before) if before is not None else None
-        if left is not None and span.start > span.wait + IDLE_NS:
+        idle = span.ready - span.wait
+        if left is not None and (span.wait <= left or idle > IDLE * (span.end - span.start)):
             lags.append(span.start - left)
     return max(0.0, median(lags) / 1e9) if lags else 0.0
 

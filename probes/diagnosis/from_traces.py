@@ -63,6 +63,7 @@ def evidence_from_traces(traces: TraceSet) -> Evidence:
         host_by_stage=_host_by_stage(traces, splits, chosen, decodes),
         missing_ranks=traces.missing,
         residual_ns=traces.residual,
+        overlap=_overlap(traces, chosen, window) if len(chosen) > 1 else None,
         cannot_see=_blind(traces, rank_steps),
         notes=notes,
     )
@@ -320,6 +321,18 @@ def _host_by_stage(
     if not decodes:
         return {}
     return {_stage_of(traces, index): splits[index].host / decodes / 1e9 for index in chosen}
+
+
+def _overlap(traces: TraceSet, chosen: Sequence[int], window: tuple[int, int]) -> float:
+    """Share of the window in which at least two of the chosen ranks compute."""
+    whole = np.array([window], dtype=np.int64)
+    any_yet = twice = intervals.EMPTY
+    for index in chosen:
+        ops = traces.ranks[index].ops
+        computing = intervals.both(ops.busy(ops.kind != OpKind.COMM), whole)
+        twice = intervals.joined(twice, intervals.both(any_yet, computing))
+        any_yet = intervals.joined(any_yet, computing)
+    return intervals.total(twice) / (window[1] - window[0])
 
 
 def _blind(traces: TraceSet, rank_steps: Sequence[list[Step]]) -> list[str]:

@@ -57,6 +57,7 @@ def as_data(diagnosis: Diagnosis, scores: Sequence[Score] = ()) -> dict[str, Any
             "expected": _band(diagnosis.expected_tokens_per_s),
             "replayed": _band(diagnosis.replayed_tokens_per_s),
         },
+        "overlap": evidence.overlap,
         "bubble": None
         if diagnosis.bubble is None
         else {name: getattr(diagnosis.bubble, name) for name in diagnosis.bubble.__struct_fields__},

@@ -109,6 +109,8 @@ def _lock_text(case: Case) -> str:
     text = f"lock-step L = {metrics.L:.2f}"
     if metrics.U is not None:
         text += f": a stage holds a micro-batch {metrics.U:.0%} of the time"
+    if case.evidence.overlap is not None:
+        text += f"; stages compute at the same time for {case.evidence.overlap:.3f} of the window"
     return text
 
 
