@@ -15,7 +15,7 @@ STYLE = """
 :root { --ink: #1b1f24; --paper: #ffffff; --soft: #6a737d; --rule: #d8dee4;
         --c0: #4477aa; --c1: #ee6677; --c2: #228833; --c3: #ccbb44; --c4: #66ccee; --c5: #aa3377; --c6: #8a8a8a; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9198a1; --rule: #30363d; } }
-body { color: var(--ink); background: var(--paper); font: 15px/1.5 system-ui, sans-serif; max-width: 860px;
+body { color: var(--ink); background: var(--paper); font: 15px/1.5 system-ui, sans-serif; max-width: 1040px;
        margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .lead { font-size: 1.15rem; } .aside { color: var(--soft); font-size: .9rem; } .warn { border-left: 4px solid var(--c1);

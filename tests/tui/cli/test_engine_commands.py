@@ -158,6 +158,24 @@ def test_a_bench_that_is_ended_leaves_no_process(model: Path, how: signal.Signal
     wait_until(lambda: not any(_alive(child) for child in children), 4)
 
 
+def test_a_bench_whose_worker_dies_says_which_rank_and_why(model: Path):
+    command = [*HERDSCOPE, "bench", "--model", str(model), "--pp", "2", "--concurrency", "2", "--requests", "100000"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as bench:
+        children: list[psutil.Process] = []
+        wait_until(lambda: children.extend(_engine_children(bench.pid)) or len(children) >= 3, 60)
+        time.sleep(6)
+        driver = next(child for child in children if child.ppid() == bench.pid)
+        workers = [child for child in children if child.ppid() == driver.pid]
+        workers[-1].kill()
+        _, said = bench.communicate(timeout=60)
+    assert bench.returncode == 1
+    assert "rank" in said.splitlines()[-1] and "SIGKILL" in said.splitlines()[-1]
+    assert "Traceback" not in said
+    wait_until(lambda: not any(_alive(child) for child in children), 4)
+
+
 def _engine_children(pid: int) -> list[psutil.Process]:
     """The driver and its workers, once both workers are there."""
     children = psutil.Process(pid).children(recursive=True)
