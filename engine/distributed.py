@@ -11,13 +11,13 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from engine.checkpoint.model_config import CheckpointError
-from engine.checkpoint.parameters import parameters_of
 from engine.config import ConfigError, EngineConfig, OutOfMemory
 from engine.executor import Capabilities, WorkerDied
 from engine.link import LinkClosed
 from engine.parallel.layout import Layout, ep_layout, pp_layout
 from engine.plan import MicroBatchPlan, MicroBatchResult
-from engine.presets import PRESETS, model_config
+from engine.presets import model_config
+from engine.worker_capabilities import describe
 from engine.worker_clock import ClockOffset, measure_offset
 from engine.worker_messages import (
     CheckSwitch,
@@ -45,8 +45,8 @@ from engine.worker_messages import (
     Trace,
 )
 from engine.worker_processes import OnLog, WorkerProcesses
-from sessions.knobs import KnobError, KnobName, Knobs, Parallelism
-from sessions.messages import ModelInfo, RankInfo, StageFrame
+from sessions.knobs import KnobError, Knobs, Parallelism
+from sessions.messages import StageFrame
 
 LOAD_S = 3600.0
 ORDER_S = 60.0
@@ -262,7 +262,7 @@ class DistributedExecutor:
         blocks = self._cache_blocks(fitting)
         context = min(self._config.max_context or self._model.max_positions, blocks * self._config.block_size)
         self._order(OpenCache(blocks, context), Done, ORDER_S)
-        return self._describe(blocks, context)
+        return describe(self._config, self._model, self._layout, self._workers, self._loaded, blocks, context)
 
     def _cache_blocks(self, fitting: int) -> int:
         """The cache's size: as configured, else all that fits. Raise OutOfMemory with the numbers."""
@@ -289,54 +289,6 @@ class DistributedExecutor:
         self._layout = after
         self.last_switch = switched
         self._capabilities = self._open_cache(min(done.cache_blocks for done in switched))
-
-    def _describe(self, blocks: int, context: int) -> Capabilities:
-        config, model, layout = self._config, self._model, self._layout
-        dtype = model.dtype if config.dtype == "auto" else config.dtype
-        on_gpu = self._loaded[0].device != "cpu"
-        unavailable: dict[KnobName, str] = {}
-        if not on_gpu:
-            unavailable["cuda_graphs"] = "no CUDA device"
-        if config.pp == config.ep == 1:
-            unavailable["parallelism"] = "the engine has one rank: start it with --pp or --ep above 1"
-        return Capabilities(
-            model=ModelInfo(
-                name=config.model,
-                architecture=model.family,
-                layers=model.layers,
-                hidden=model.hidden,
-                experts=model.experts,
-                experts_per_token=model.experts_per_token,
-                vocab=model.vocab,
-                dtype=dtype,
-                load_format="dummy" if config.load_format == "dummy" or config.model in PRESETS else "auto",
-                parameters=sum(parameter.elements() for parameter in parameters_of(model)),
-            ),
-            ranks=[self._rank_info(rank) for rank in range(len(self._workers))],
-            stages=layout.stages,
-            kv_blocks=blocks,
-            block_size=config.block_size,
-            max_context=context,
-            eos=model.eos,
-            device=self._loaded[0].device,
-            unavailable=unavailable,
-            max_run_ahead=config.run_ahead,
-            hardware=f"{len(self._workers)}x {self._loaded[0].device}",
-        )
-
-    def _rank_info(self, rank: int) -> RankInfo:
-        joined, layers = self._workers[rank].joined, self._layout.layers_of(rank)
-        assert joined is not None
-        return RankInfo(
-            rank=rank,
-            stage=self._layout.stage_of(rank) or 0,
-            first_layer=layers.start,
-            last_layer=layers.stop,
-            device=self._loaded[rank].device,
-            host=joined.host,
-            pid=joined.pid,
-            gpu_uuid=self._loaded[rank].gpu_uuid,
-        )
 
 
 def _refusal(failed: Failed) -> Exception:
