@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--pp", type=int, default=1)
     parser.add_argument("--ep", type=int, default=1)
+    parser.add_argument("--no-telemetry", action="store_true", help="send no spans")
     parser.add_argument("--depth", type=int, default=0, help="micro-batches in flight; 0: the stages")
     parser.add_argument("--experts", action="store_true", help="count the distinct experts a layer")
     parser.add_argument("--eager", action="store_true", help="also run C=1 without graphs")
@@ -164,8 +165,9 @@ def main() -> None:
         load_format="dummy",
         pp=chosen.pp,
         ep=chosen.ep,
-        max_context=4096,
+        max_context=max(4096, chosen.prompt + chosen.output),
         max_running=256,
+        telemetry=not chosen.no_telemetry,
         knobs=Knobs(
             cuda_graphs=True,
             async_depth=chosen.depth or chosen.pp,
