@@ -15,6 +15,7 @@ compares. "assumed": a round figure of the right size, stated so that nobody tak
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -73,9 +74,10 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return (self.hop_us + self.network_us) * 1e-6 + size_bytes / self.network_bytes_per_s
 
     def allreduce_s(self, ranks: int, size_bytes: float) -> float:
-        """Seconds for an all-reduce of `size_bytes` over `ranks` GPUs, by rings inside a host and then between hosts.
+        """Seconds for an all-reduce of `size_bytes` over `ranks` GPUs: a ring inside each host, a tree between hosts.
 
-        A ring of n moves 2 (n - 1) / n of the bytes over each link in 2 (n - 1) steps (the standard ring all-reduce).
+        Either moves 2 (n - 1) / n of the bytes over each link; a ring takes 2 (n - 1) steps, a tree 2 log2 n (the
+        standard algorithms, as NCCL has them).
         """
         local = min(ranks, self.gpus_per_host)
         hosts = -(-ranks // self.gpus_per_host)
@@ -84,7 +86,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             seconds += (self.allreduce_us + 2 * (local - 1) * self.allreduce_step_us) * 1e-6
             seconds += 2 * (local - 1) / local * size_bytes / self.link_bytes_per_s
         if hosts > 1:
-            seconds += 2 * (hosts - 1) * self.network_us * 1e-6
+            seconds += 2 * math.ceil(math.log2(hosts)) * self.network_us * 1e-6
             seconds += 2 * (hosts - 1) / hosts * size_bytes / self.network_bytes_per_s
         return seconds
 
