@@ -122,6 +122,42 @@ def decode_attention(
     return out
 
 
+def rope_decode_attention(
+    qkv: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    cos_sin: Tensor,
+    positions: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    scale: float,
+    eps: float,
+) -> Tensor:
+    """``qk_norm_rope_cache`` and ``decode_attention`` of what it gives, for one new token a sequence.
+
+    The new token is the last of each context, so ``slot_mapping[b]`` must be its slot in the table of b; a row of
+    context 0 is padding, has a negative slot and gives zeros. Returns [B, Hq, D].
+    """
+    out: Tensor = _kernels(qkv).rope_decode_attention(
+        qkv,
+        q_weight,
+        k_weight,
+        cos_sin,
+        positions,
+        k_cache,
+        v_cache,
+        slot_mapping,
+        block_table,
+        context_lens,
+        scale,
+        eps,
+    )
+    return out
+
+
 def prefill_attention(
     q: Tensor,
     k_cache: Tensor,

@@ -130,11 +130,10 @@ class Model:
         chosen = self.layers[:count]
         for index, layer in enumerate(chosen):
             qkv = k.linear(normed, layer.qkv)
-            q = k.qk_norm_rope_cache(
+            mixed = k.rope_decode_attention(
                 qkv, layer.q_norm, layer.k_norm, self.cos_sin, batch.positions, layer.k_cache, layer.v_cache,
-                batch.slots, EPS,
+                batch.slots, batch.table, batch.context, s.head_dim**-0.5, EPS,
             )  # fmt: skip
-            mixed = k.decode_attention(q, layer.k_cache, layer.v_cache, batch.table, batch.context, s.head_dim**-0.5)
             out = k.linear(mixed.flatten(1), layer.out)
             normed, residual, logits = k.add_norm_router(out, residual, layer.post_norm, layer.router, EPS)
             weights, ids = k.route_softmax_topk(logits, s.top_k, True)
@@ -221,7 +220,7 @@ def measure(model: Model, size: int, rate: float, with_profile: bool) -> dict[st
     row: dict[str, object] = {
         "concurrency": size,
         "itl_ms": replay_ms(graph),
-        "floor_ms": floor_bytes(model.shape, distinct, int(batch.context.sum())) / rate / 1e9,
+        "floor_ms": floor_bytes(model.shape, distinct, int(batch.context.sum())) / rate / 1e6,
         "distinct_experts": distinct,
     }
     if with_profile:

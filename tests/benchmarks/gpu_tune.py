@@ -11,19 +11,21 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.kernels.fused.config import ExpertTiles, LinearTiles
+from engine.kernels.fused.config import DecodeTiles, ExpertTiles, LinearTiles, decode_tiles
+from engine.kernels.fused.decode import launch_decode
 from engine.kernels.fused.linear import skinny_linear
 from engine.kernels.fused.moe import DIRECT_PAIRS, down, gate_up
 from engine.kernels.fused.moe_blocks import Blocks, sort_into_blocks
 from tests.benchmarks.gpu_decode import capture, normal, replay_ms
 
-HIDDEN, INNER, EXPERTS, TOP_K = 2048, 768, 128, 8
+HIDDEN, INNER, EXPERTS, TOP_K, Q_HEADS, KV_HEADS = 2048, 768, 128, 8, 32, 4
 SHARED_MEMORY = 227 * 1024
 
 # (cols, step, warps, stages)
@@ -38,8 +40,9 @@ DOWN = [
     (128, 128, 8, 3),
 ]  # fmt: skip
 LINEAR = [
-    (16, 256, 4, 4), (32, 64, 4, 6), (32, 128, 4, 4), (32, 128, 4, 6), (32, 256, 4, 4), (64, 64, 4, 6), (64, 128, 4, 4),
-    (64, 128, 8, 4), (128, 64, 8, 4),
+    (16, 256, 4, 4), (16, 512, 4, 4), (16, 128, 2, 8), (32, 128, 2, 6), (32, 128, 2, 8), (32, 64, 2, 8),
+    (32, 256, 4, 4),
+    (64, 128, 4, 4), (64, 64, 4, 6),
 ]  # fmt: skip
 LINEARS = {"qkv": (5120, 2048), "out": (2048, 4096), "head": (151936, 2048)}
 
@@ -53,8 +56,7 @@ def expert_variants(batch: int, shapes: list[tuple[int, int, int, int]], copies:
 
 
 def linear_variants(batch: int) -> Iterator[LinearTiles]:
-    rows = max(16, batch)
-    for cols, step, warps, stages in LINEAR:
+    for rows, (cols, step, warps, stages) in product((8, 16) if batch <= 8 else (batch,), LINEAR):
         if stages * step * 2 * (cols + rows) <= SHARED_MEMORY:
             yield LinearTiles(rows, cols, step, warps, stages)
 
@@ -70,6 +72,42 @@ def random_blocks(batch: int, rows: int) -> tuple[Tensor, Blocks]:
 def timed(work: Callable[[int], object], layers: int) -> float:
     """Microseconds a layer."""
     return replay_ms(capture(lambda: [work(layer) for layer in range(layers)]), replays=4) * 1e3 / layers
+
+
+def decode_variants(batch: int) -> Iterator[DecodeTiles]:
+    usual = decode_tiles(batch * KV_HEADS).splits
+    for splits in sorted({max(1, usual // 2), usual, min(32, usual * 2)}):
+        for span, warps, stages in [
+            (32, 2, 3),
+            (32, 4, 3),
+            (64, 2, 2),
+            (64, 4, 2),
+            (64, 4, 3),
+            (128, 4, 2),
+            (128, 8, 2),
+        ]:
+            yield DecodeTiles(splits, span, warps, stages)
+
+
+def sweep_attention(batch: int, layers: int, rate: float) -> object:
+    """The fused decode attention at 192 tokens of context, with the norms and the new token."""
+    pages = 64
+    caches = [
+        (normal(batch * pages, 16, KV_HEADS, 128), normal(batch * pages, 16, KV_HEADS, 128)) for _ in range(layers)
+    ]
+    qkv = normal(batch, (Q_HEADS + 2 * KV_HEADS) * 128, std=1.0)
+    weight = normal(128, std=1.0)
+    table = torch.randperm(batch * pages, device="cuda").view(batch, pages).int()
+    context = torch.full((batch,), 192, dtype=torch.int32, device="cuda")
+    slots = table[:, 11].long() * 16 + 15
+    cos_sin = torch.rand(1024, 128, device="cuda")
+    rotation = (slots, weight, weight, cos_sin, context - 1, 1e-6)
+
+    def run(tiles: DecodeTiles, layer: int) -> Tensor:
+        return launch_decode(qkv, rotation, caches[layer], table, context, 0.1, tiles)
+
+    results = {str(tiles): timed(partial(run, tiles), layers) for tiles in decode_variants(batch)}
+    return report("attention", batch, batch * 192 * KV_HEADS * 128 * 4 / rate / 1e3, results)
 
 
 def report(kind: str, batch: int, floor_us: float, results: dict[str, float]) -> dict[str, object]:
@@ -121,20 +159,26 @@ def sweep_linear(name: str, batch: int, layers: int, rate: float) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--batches", default="1,8,32,128")
+    parser.add_argument("--kinds", default="experts,linear,attention")
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--rate", type=float, default=4300.0, help="GB/s that the floor divides by")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     torch.manual_seed(0)
     layers: int = chosen.layers
+    kinds = chosen.kinds.split(",")
     weights = (
-        [normal(EXPERTS, 2 * INNER, HIDDEN) for _ in range(layers)],
-        [normal(EXPERTS, HIDDEN, INNER) for _ in range(layers)],
+        [normal(EXPERTS, 2 * INNER, HIDDEN) for _ in range(layers if "experts" in kinds else 0)],
+        [normal(EXPERTS, HIDDEN, INNER) for _ in range(layers if "experts" in kinds else 0)],
     )
     reports: list[object] = []
     for batch in map(int, chosen.batches.split(",")):
-        reports += sweep_experts(batch, layers, chosen.rate, weights)
-        reports += [sweep_linear(name, batch, layers, chosen.rate) for name in LINEARS]
+        if "experts" in kinds:
+            reports += sweep_experts(batch, layers, chosen.rate, weights)
+        if "linear" in kinds:
+            reports += [sweep_linear(name, batch, layers, chosen.rate) for name in LINEARS]
+        if "attention" in kinds:
+            reports.append(sweep_attention(batch, layers, chosen.rate))
         if chosen.out:
             chosen.out.write_text(json.dumps(reports, indent=1))
 

@@ -31,11 +31,33 @@ class ExpertTiles:
     swap: bool
 
 
+@dataclass(frozen=True)
+class DecodeTiles:
+    """A context in ``splits`` parts (a power of two), read ``span`` tokens at a time."""
+
+    splits: int
+    span: int
+    warps: int
+    stages: int
+
+
+def decode_tiles(programs: int) -> DecodeTiles:
+    """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 32."""
+    wanted = max(1, min(32, 132 // max(1, programs)))
+    return DecodeTiles(splits=1 << (wanted.bit_length() - 1), span=64, warps=4, stages=3)
+
+
 def linear_tiles(rows: int, depth: int, width: int) -> LinearTiles | None:
     """The tile for ``rows`` tokens, or None where the library's product is as fast."""
-    if rows > 32:
+    if rows > 32 or width > 16384 or depth % 128 != 0:
         return None
-    return LinearTiles(rows=16 if rows <= 16 else 32, cols=32, step=128 if depth % 128 == 0 else 64, warps=4, stages=5)
+    if rows <= 8:
+        return (
+            LinearTiles(rows=8, cols=32, step=128, warps=2, stages=6)
+            if depth <= 2048
+            else LinearTiles(8, 16, 256, 4, 4)
+        )
+    return LinearTiles(rows=32, cols=64, step=128, warps=4, stages=4)
 
 
 def expert_tiles(pairs: int, experts: int, width: int, depth: int) -> tuple[ExpertTiles, ExpertTiles]:
@@ -45,9 +67,9 @@ def expert_tiles(pairs: int, experts: int, width: int, depth: int) -> tuple[Expe
     """
     load = pairs / experts
     if load <= 16:
-        rows = 16 if load <= 8 else 32
+        rows = 16 if load <= 12 else 32
         return (
-            ExpertTiles(rows=rows, cols=32, step=128, warps=4, stages=4, swap=True),
+            ExpertTiles(rows=rows, cols=32, step=128, warps=2, stages=5, swap=True),
             ExpertTiles(rows=rows, cols=64, step=128, warps=4, stages=4, swap=True),
         )
     rows = 64 if load <= 96 else 128

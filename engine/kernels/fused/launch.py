@@ -1,7 +1,10 @@
 """Programmatic dependent launch: a kernel starts while the one before it drains, and waits only before it reads.
 
 Every kernel here calls ``await_previous`` in each program before it touches anything an earlier kernel wrote, and
-before it writes anything: the order of the stream is kept. What may run before that is the prefetch of weights.
+before it writes anything: the order of the stream is kept. What may run before that is the reading of weights.
+
+Short kernels call ``release_next`` at once, so that their successors are resident when they end. Those that stream
+weights call it after their last read: waiting programs would take room that keeps more of their own loads in flight.
 """
 
 from __future__ import annotations
@@ -40,12 +43,3 @@ def await_previous(PDL: tl.constexpr):
     """Wait until the kernels before this one have ended and their writes are visible."""
     if PDL:
         tl.extra.cuda.gdc_wait()
-
-
-@triton.jit
-def prefetch(pointers, PDL: tl.constexpr):
-    """Fetch the 128-byte lines at ``pointers`` into the L2 cache."""
-    if PDL:
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers], dtype=tl.int32, is_pure=False, pack=1
-        )

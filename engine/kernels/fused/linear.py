@@ -1,7 +1,6 @@
 """A linear layer for few rows: bound by reading the weight, so many small tiles of it are kept in flight.
 
 The weight is the first operand of the matrix instruction and the rows the second, so a handful of rows wastes little.
-Its tile is fetched into the L2 cache while the kernels before it still run.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.kernels.fused.config import LinearTiles, linear_tiles
-from engine.kernels.fused.launch import await_previous, launch_options, prefetch, release_next
+from engine.kernels.fused.launch import await_previous, launch_options, release_next
 
 
 @triton.jit
@@ -29,16 +28,11 @@ def _linear_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
     STEP: tl.constexpr,
-    LINE: tl.constexpr,
-    LINES: tl.constexpr,
     PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    release_next(PDL)
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)
     held = tl.minimum(col, width - 1).to(tl.int64)
-    line = tl.minimum(tl.arange(0, LINES) * LINE, DEPTH - 1)
-    prefetch(weight + held[:, None] * DEPTH + line[None, :], PDL)
     await_previous(PDL)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
@@ -55,6 +49,7 @@ def _linear_kernel(
             w_tile = tl.load(w_at + start, mask=left, other=0.0)
             x_tile = tl.load(x_at + start, mask=inside[:, None] & left, other=0.0)
         total = tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
+    release_next(PDL)
     target = out + row.to(tl.int64)[None, :] * out_stride + col[:, None]
     tl.store(target, total.to(out.dtype.element_ty), mask=(col < width)[:, None] & inside[None, :])
 
@@ -64,7 +59,6 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
     rows, depth = x.shape
     width = len(weight)
     out = torch.empty(rows, width, dtype=dtype or x.dtype, device=x.device)
-    line = 128 // weight.element_size()
     if rows:
         _linear_kernel[(triton.cdiv(width, tiles.cols), triton.cdiv(rows, tiles.rows))](
             x,
@@ -78,8 +72,6 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
             ROWS=tiles.rows,
             COLS=tiles.cols,
             STEP=tiles.step,
-            LINE=line,
-            LINES=triton.next_power_of_2(triton.cdiv(depth, line)),
             PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
             num_warps=tiles.warps,
             num_stages=tiles.stages,

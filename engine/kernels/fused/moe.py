@@ -65,7 +65,6 @@ def _gate_up_kernel(
     PDL: tl.constexpr,
 ):
     block = tl.program_id(1)
-    release_next(PDL)
     await_previous(PDL)
     expert, pair = _block_rows(pair_of_row, expert_of_block, block, pairs, expert_offset, ROWS, DIRECT)
     if (expert < 0) | (expert >= local_experts):
@@ -91,6 +90,7 @@ def _gate_up_kernel(
             up_tile = tl.load(gate_at + INNER * WIDTH + start, mask=left, other=0.0)
         gate = _product(gate, x_tile, gate_tile, SWAP, PRECISION)
         up = _product(up, x_tile, up_tile, SWAP, PRECISION)
+    release_next(PDL)
     value = (gate * tl.sigmoid(gate) * up).to(hidden.dtype.element_ty)
     row_at = pair.to(tl.int64) * INNER
     kept = col < INNER
@@ -121,7 +121,6 @@ def _down_kernel(
     PDL: tl.constexpr,
 ):
     block = tl.program_id(1)
-    release_next(PDL)
     await_previous(PDL)
     expert, pair = _block_rows(pair_of_row, expert_of_block, block, pairs, expert_offset, ROWS, DIRECT)
     if (expert < 0) | (expert >= local_experts):
@@ -143,6 +142,7 @@ def _down_kernel(
             x_tile = tl.load(x_at + start, mask=inside[:, None] & left, other=0.0)
             w_tile = tl.load(w_at + start, mask=left, other=0.0)
         total = _product(total, x_tile, w_tile, SWAP, PRECISION)
+    release_next(PDL)
     value = total.to(parts.dtype.element_ty)
     row_at = pair.to(tl.int64) * WIDTH
     kept = col < WIDTH

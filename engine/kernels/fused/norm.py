@@ -43,6 +43,7 @@ def _combine_kernel(
     expert_offset,
     local_experts,
     K: tl.constexpr,
+    CHOICES: tl.constexpr,
     NORM: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
@@ -52,13 +53,13 @@ def _combine_kernel(
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < width
     await_previous(PDL)
-    summed = tl.zeros([BLOCK], dtype=tl.float32)
-    for choice in tl.static_range(K):
-        pair = row * K + choice
-        expert = tl.load(ids + pair) - expert_offset
-        here = (expert >= 0) & (expert < local_experts)
-        part = tl.load(parts + pair * width + cols, mask=inside & here, other=0.0).to(tl.float32)
-        summed += part * tl.load(weights + pair)
+    choice = tl.arange(0, CHOICES)
+    pair = row * K + choice
+    expert = tl.load(ids + pair, mask=choice < K, other=-1) - expert_offset
+    here = (expert >= 0) & (expert < local_experts) & (choice < K)
+    share = tl.load(weights + pair, mask=here, other=0.0)
+    part = tl.load(parts + pair[:, None] * width + cols[None, :], mask=here[:, None] & inside[None, :], other=0.0)
+    summed = tl.sum(part.to(tl.float32) * share[:, None], axis=0)
     if NORM:
         value = summed.to(total.dtype.element_ty).to(tl.float32)
         value = (value + tl.load(residual + row * width + cols, mask=inside, other=0.0)).to(total.dtype.element_ty)
@@ -150,6 +151,7 @@ def combine_add_rms_norm(
             expert_offset,
             local_experts,
             K=k,
+            CHOICES=triton.next_power_of_2(k),
             NORM=True,
             BLOCK=block,
             num_warps=_warps(block),
@@ -177,6 +179,7 @@ def combine(parts: Tensor, weights: Tensor, ids: Tensor, expert_offset: int, loc
             expert_offset,
             local_experts,
             K=k,
+            CHOICES=triton.next_power_of_2(k),
             NORM=False,
             BLOCK=block,
             num_warps=_warps(block),

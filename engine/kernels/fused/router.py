@@ -1,7 +1,7 @@
 """Residual addition, norm and router in one kernel: the start of every mixture-of-experts block.
 
-Programs are tiles of (tokens, experts). Each forms the sum and its norm over the whole width anyway, and stores its
-share of the columns of both.
+A program holds the router's rows of a few experts in registers, read before it waits for its predecessors, and takes
+one token after the other. Each forms the sum and its norm over the whole width anyway, and stores its share of both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.fused.launch import await_previous, launch_options, prefetch, release_next
+from engine.kernels.fused.launch import await_previous, launch_options, release_next
 
 
 @triton.jit
@@ -28,51 +28,36 @@ def _add_norm_router_kernel(
     x_stride,
     eps,
     WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
+    PAD: tl.constexpr,
     COLS: tl.constexpr,
-    STEP: tl.constexpr,
-    LINE: tl.constexpr,
-    LINES: tl.constexpr,
+    ROWS: tl.constexpr,
     SHARE: tl.constexpr,
-    PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
     release_next(PDL)
+    depth = tl.arange(0, PAD)
+    inside = depth < WIDTH
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)
-    held = tl.minimum(col, experts - 1)
-    line = tl.minimum(tl.arange(0, LINES) * LINE, WIDTH - 1)
-    prefetch(router_weight + held[:, None] * WIDTH + line[None, :], PDL)
+    w_at = router_weight + tl.minimum(col, experts - 1)[:, None] * WIDTH + depth[None, :]
+    w_tile = tl.load(w_at, mask=inside[None, :], other=0.0)
+    scale = tl.load(norm_weight + depth, mask=inside, other=0.0).to(tl.float32)
     await_previous(PDL)
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    inside = (row < rows)[:, None]
-    x_at = row.to(tl.int64)[:, None] * x_stride
-    row_at = row.to(tl.int64)[:, None] * WIDTH
-    squares = tl.zeros([ROWS], dtype=tl.float32)
-    score = tl.zeros([COLS, ROWS], dtype=tl.float32)
-    for start in tl.range(0, WIDTH, STEP):
-        depth = (start + tl.arange(0, STEP))[None, :]
-        mask = inside & (depth < WIDTH)
-        value = tl.load(x + x_at + depth, mask=mask, other=0.0).to(tl.float32)
-        value = (value + tl.load(residual + row_at + depth, mask=mask, other=0.0)).to(total.dtype.element_ty)
+    first = (tl.program_id(1) * ROWS).to(tl.int64)
+    x_first = x + first * x_stride + depth
+    row_first = first * WIDTH + depth
+    share = tl.program_id(0) * SHARE
+    own = inside & (depth >= share) & (depth < share + SHARE)
+    for row in tl.range(0, tl.minimum(ROWS, rows - tl.program_id(1) * ROWS)):
+        row_at = row_first + row * WIDTH
+        value = tl.load(x_first + row * x_stride, mask=inside, other=0.0).to(tl.float32)
+        value = (value + tl.load(residual + row_at, mask=inside, other=0.0)).to(total.dtype.element_ty)
+        tl.store(total + row_at, value, mask=own)
         wide = value.to(tl.float32)
-        squares += tl.sum(wide * wide, axis=1)
-        scale = tl.load(norm_weight + depth, mask=depth < WIDTH, other=0.0).to(tl.float32)
-        w_tile = tl.load(router_weight + held[:, None] * WIDTH + depth, mask=depth < WIDTH, other=0.0)
-        scaled = (wide * scale).to(w_tile.dtype)
-        score = tl.dot(w_tile, tl.trans(scaled), score, input_precision=PRECISION)
-    factor = tl.rsqrt(squares / WIDTH + eps)
-    target = logits + row[None, :] * experts + col[:, None]
-    tl.store(target, score * factor[None, :], mask=(col < experts)[:, None] & (row < rows)[None, :])
-    begin = tl.program_id(0) * SHARE
-    for start in tl.range(begin, tl.minimum(begin + SHARE, WIDTH), STEP):
-        depth = (start + tl.arange(0, STEP))[None, :]
-        mask = inside & (depth < WIDTH) & (depth < begin + SHARE)
-        value = tl.load(x + x_at + depth, mask=mask, other=0.0).to(tl.float32)
-        value = (value + tl.load(residual + row_at + depth, mask=mask, other=0.0)).to(total.dtype.element_ty)
-        tl.store(total + row_at + depth, value, mask=mask)
-        scale = tl.load(norm_weight + depth, mask=depth < WIDTH, other=0.0).to(tl.float32)
-        value = value.to(tl.float32) * factor[:, None] * scale
-        tl.store(normed + row_at + depth, value.to(normed.dtype.element_ty), mask=mask)
+        wide *= tl.rsqrt(tl.sum(wide * wide) / WIDTH + eps)
+        scaled = (wide * scale).to(normed.dtype.element_ty)
+        tl.store(normed + row_at, scaled, mask=own)
+        score = tl.sum(w_tile.to(tl.float32) * scaled.to(tl.float32)[None, :], axis=1)
+        tl.store(logits + (first + row) * experts + col, score, mask=col < experts)
 
 
 def add_norm_router(
@@ -84,11 +69,13 @@ def add_norm_router(
     residual = residual.contiguous()
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
     logits = torch.empty(rows, experts, dtype=torch.float32, device=x.device)
-    cols, step = 16, min(256, triton.next_power_of_2(width))
-    line = 128 // router_weight.element_size()
+    pad = triton.next_power_of_2(width)
+    cols = max(1, min(8, 16384 // pad))
     programs = triton.cdiv(experts, cols)
+    # Enough programs for the card; past that, more tokens to each for one reading of the router.
+    height = max(1, min(8, rows * programs // 512))
     if rows:
-        _add_norm_router_kernel[(programs, triton.cdiv(rows, 16))](
+        _add_norm_router_kernel[(programs, triton.cdiv(rows, height))](
             x,
             residual,
             norm_weight,
@@ -101,15 +88,11 @@ def add_norm_router(
             x.stride(0),
             eps,
             WIDTH=width,
-            ROWS=16,
+            PAD=pad,
             COLS=cols,
-            STEP=step,
-            LINE=line,
-            LINES=triton.next_power_of_2(triton.cdiv(width, line)),
+            ROWS=height,
             SHARE=triton.cdiv(width, programs),
-            PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
-            num_warps=4,
-            num_stages=3,
+            num_warps=8,
             **launch_options(x),
         )
     return normed, total, logits

@@ -6,7 +6,7 @@ from engine.kernels.reference.attention import decode_attention, prefill_attenti
 from engine.kernels.reference.mla import mla_decode_attention, mla_norm_rope_cache, mla_prefill_attention
 from engine.kernels.reference.moe import fused_moe, moe_parts, silu_mul
 from engine.kernels.reference.norm import add_norm_router, add_rms_norm, combine_add_rms_norm, rms_norm
-from engine.kernels.reference.rope import qk_norm_rope_cache
+from engine.kernels.reference.rope import qk_norm_rope_cache, rope_decode_attention
 from engine.kernels.reference.routing import route_grouped_sigmoid_topk, route_softmax_topk
 from engine.kernels.reference.sampling import sample
 
@@ -24,6 +24,7 @@ __all__ = [
     "prefill_attention",
     "qk_norm_rope_cache",
     "rms_norm",
+    "rope_decode_attention",
     "route_grouped_sigmoid_topk",
     "route_softmax_topk",
     "sample",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.kernels.reference.attention import decode_attention
 from engine.kernels.reference.norm import rms_norm
 from engine.kernels.reference.paging import write_slots
 
@@ -41,3 +42,22 @@ def qk_norm_rope_cache(
     write_slots(k_cache, apply_rope(k, cos_sin, positions), slot_mapping)
     write_slots(v_cache, v, slot_mapping)
     return apply_rope(q, cos_sin, positions)
+
+
+def rope_decode_attention(
+    qkv: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    cos_sin: Tensor,
+    positions: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    scale: float,
+    eps: float,
+) -> Tensor:
+    """See ``engine.kernels.rope_decode_attention``."""
+    q = qk_norm_rope_cache(qkv, q_weight, k_weight, cos_sin, positions, k_cache, v_cache, slot_mapping, eps)
+    return decode_attention(q, k_cache, v_cache, block_table, context_lens, scale)

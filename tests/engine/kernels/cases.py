@@ -106,6 +106,31 @@ def decode(draw: Draw, lengths: list[int], q_heads: int, kv_heads: int, dim: int
     return Problem("decode_attention", (q, *caches, table, context, dim**-0.5))
 
 
+def rope_decode(
+    draw: Draw, lengths: list[int], q_heads: int, kv_heads: int, dim: int, size: int, normed: bool = True
+) -> Problem:
+    """The new token is the last of each context, and not in the cache yet."""
+    blocks, table = _pages(draw, lengths, size)
+    caches = [draw.normal(blocks, size, kv_heads, dim) for _ in range(2)]
+    slots = [int(table[row, (n - 1) // size]) * size + (n - 1) % size if n else -1 for row, n in enumerate(lengths)]
+    context = torch.tensor(lengths, dtype=torch.int32, device=draw.device)
+    weights = (draw.normal(dim), draw.normal(dim)) if normed else (None, None)
+    qkv = draw.normal(len(lengths), (q_heads + 2 * kv_heads) * dim)
+    arguments = (
+        qkv,
+        *weights,
+        draw.cos_sin(1024, dim),
+        (context - 1).clamp_min(0).long(),
+        *caches,
+        torch.tensor(slots, device=draw.device),
+        table,
+        context,
+        dim**-0.5,
+        EPS,
+    )
+    return Problem("rope_decode_attention", arguments, written=(5, 6))
+
+
 def prefill(draw: Draw, chunks: list[tuple[int, int]], q_heads: int, kv_heads: int, dim: int, size: int) -> Problem:
     """``chunks`` are (context, queries); two surplus queries at the end belong to nobody."""
     blocks, table = _pages(draw, [context for context, _ in chunks], size)
@@ -202,6 +227,9 @@ CASES: dict[str, Case] = {
     "decode, split": lambda d: decode(d, [300], 4, 1, 16, 8),
     "decode, many rows": lambda d: decode(d, [5, 3] * 33, 4, 4, 16, 4),
     "decode, odd group and head": lambda d: decode(d, [17, 130], 6, 2, 24, 8),
+    "rope decode": lambda d: rope_decode(d, [1, 70, 0, 33], 8, 2, 32, 16),
+    "rope decode, split": lambda d: rope_decode(d, [150], 4, 1, 16, 8),
+    "rope decode, one split, odd, no norm": lambda d: rope_decode(d, [3, 66] * 17, 6, 2, 24, 8, False),
     "prefill": lambda d: prefill(d, [(40, 40), (70, 9), (3, 3)], 4, 2, 32, 16),
     "prefill, one query and none": lambda d: prefill(d, [(50, 1), (12, 0), (90, 66)], 6, 2, 16, 8),
     "mla rope": lambda d: mla_rope(d, 6, 3, 48, 16, True),
@@ -239,6 +267,9 @@ LARGE: dict[str, Case] = {
     "decode 1": lambda d: decode(d, [1000], 32, 4, 128, 16),
     "decode 32": lambda d: decode(d, [(97 * i) % 600 for i in range(32)], 32, 4, 128, 64),
     "decode 128": lambda d: decode(d, [(97 * i) % 300 for i in range(128)], 32, 4, 128, 16),
+    "rope decode 1": lambda d: rope_decode(d, [1000], 32, 4, 128, 16),
+    "rope decode 32": lambda d: rope_decode(d, [(97 * i) % 600 for i in range(32)], 32, 4, 128, 64),
+    "rope decode 128": lambda d: rope_decode(d, [(97 * i) % 300 for i in range(128)], 32, 4, 128, 16),
     "prefill": lambda d: prefill(d, [(1000, 1000), (777, 300), (64, 64)], 32, 4, 128, 16),
     "mla rope": lambda d: mla_rope(d, 33, 64, 512, 64, True),
     "mla decode": lambda d: mla_decode(d, [1000], 64, 512, 64, 64),

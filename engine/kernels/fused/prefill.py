@@ -1,4 +1,4 @@
-"""Grouped-query attention over the paged cache, decode with the context split over programs, and chunked prefill.
+"""Causal grouped-query attention of chunks of prompts over the paged cache.
 
 One tile holds the queries of ``TILE / GROUP`` tokens times the GROUP heads that share a key head, so a key is read once
 for all of them. The softmax is the online one in base 2.
@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
-from engine.kernels.fused.paging import LOG2E, find_sequence, merge, split_buffers, split_count
+from engine.kernels.fused.paging import LOG2E, find_sequence
 
 
 @triton.jit
@@ -28,8 +28,8 @@ def _attend(
     v_cache,
     table,
     strides,
-    block_size,
     scale,
+    BLOCK_SIZE: tl.constexpr,
     D: tl.constexpr,
     DIM: tl.constexpr,
     SPAN: tl.constexpr,
@@ -40,8 +40,8 @@ def _attend(
     for start in tl.range(first, last, SPAN):
         token = start + tl.arange(0, SPAN)
         held = token < last
-        block = tl.load(table + token // block_size, mask=held, other=0).to(tl.int64)
-        offset = token % block_size
+        block = tl.load(table + token // BLOCK_SIZE, mask=held, other=0).to(tl.int64)
+        offset = token % BLOCK_SIZE
         mask = held[:, None] & (dims < D)[None, :] if MASKED or D < DIM else None
         rest = 0.0 if MASKED or D < DIM else None
         key = tl.load(
@@ -64,7 +64,7 @@ def _attend(
 
 
 @triton.jit
-def _paged_attention_kernel(
+def _prefill_kernel(
     q,
     k_cache,
     v_cache,
@@ -72,9 +72,6 @@ def _paged_attention_kernel(
     context_lens,
     query_start,
     out,
-    partial,
-    peaks,
-    masses,
     sequences,
     q_heads,
     q_stride,
@@ -85,38 +82,29 @@ def _paged_attention_kernel(
     v_block,
     v_slot,
     v_head,
-    block_size,
     scale,
     GROUP: tl.constexpr,
     GROUP_PAD: tl.constexpr,
     TILE: tl.constexpr,
     SPAN: tl.constexpr,
-    SPLITS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
     D: tl.constexpr,
     DIM: tl.constexpr,
-    DECODE: tl.constexpr,
     PRECISION: tl.constexpr,
     PDL: tl.constexpr,
 ):
     tile = tl.program_id(0)
     kv_head = tl.program_id(1)
-    split = tl.program_id(2)
     release_next(PDL)
     await_previous(PDL)
     row = tl.arange(0, TILE)
     head = row % GROUP_PAD
-    if DECODE:
-        sequence = tile
-        begin = tile
-        count = 1
-        local = row // GROUP_PAD
-    else:
-        sequence = find_sequence(query_start, tile, sequences, GROUP_PAD, TILE)
-        begin = tl.load(query_start + sequence)
-        count = tl.load(query_start + sequence + 1) - begin
-        local = (tile - begin * GROUP_PAD // TILE - sequence) * (TILE // GROUP_PAD) + row // GROUP_PAD
-        if (tile - begin * GROUP_PAD // TILE - sequence) * (TILE // GROUP_PAD) >= count:
-            return
+    sequence = find_sequence(query_start, tile, sequences, GROUP_PAD, TILE)
+    begin = tl.load(query_start + sequence)
+    count = tl.load(query_start + sequence + 1) - begin
+    local = (tile - begin * GROUP_PAD // TILE - sequence) * (TILE // GROUP_PAD) + row // GROUP_PAD
+    if (tile - begin * GROUP_PAD // TILE - sequence) * (TILE // GROUP_PAD) >= count:
+        return
     context = tl.load(context_lens + sequence)
     active = (head < GROUP) & (local < count)
     limit = context - count + local
@@ -125,9 +113,6 @@ def _paged_attention_kernel(
     q_rows = query.to(tl.int64) * q_stride + (kv_head * GROUP + head) * D
     q_tile = tl.load(q + q_rows[:, None] + dims[None, :], mask=active[:, None] & (dims < D)[None, :], other=0.0)
     end = tl.minimum(context, tl.max(limit) + 1)
-    chunk = tl.cdiv(tl.cdiv(end, SPLITS), SPAN) * SPAN
-    first = split * chunk
-    last = tl.minimum(first + chunk, end)
     peak = tl.full([TILE], float("-inf"), dtype=tl.float32)
     mass = tl.zeros([TILE], dtype=tl.float32)
     accumulated = tl.zeros([TILE, DIM], dtype=tl.float32)
@@ -136,96 +121,19 @@ def _paged_attention_kernel(
     table = block_table + sequence.to(tl.int64) * table_stride
     strides = (k_block, k_slot, v_block, v_slot)
     # The blocks that every query of the tile sees whole need no mask.
-    clear = first + tl.maximum(tl.minimum(last, tl.min(limit) + 1) - first, 0) // SPAN * SPAN
+    clear = tl.minimum(end, tl.min(limit) + 1) // SPAN * SPAN
     accumulated, peak, mass = _attend(
-        q_tile, accumulated, peak, mass, first, clear, limit, keys, values, table, strides, block_size, scale,
-        D, DIM, SPAN, False, PRECISION,
+        q_tile, accumulated, peak, mass, 0, clear, limit, keys, values, table, strides, scale,
+        BLOCK_SIZE, D, DIM, SPAN, False, PRECISION,
     )  # fmt: skip
     accumulated, peak, mass = _attend(
-        q_tile, accumulated, peak, mass, clear, last, limit, keys, values, table, strides, block_size, scale,
-        D, DIM, SPAN, True, PRECISION,
+        q_tile, accumulated, peak, mass, clear, end, limit, keys, values, table, strides, scale,
+        BLOCK_SIZE, D, DIM, SPAN, True, PRECISION,
     )  # fmt: skip
     rows = query.to(tl.int64) * q_heads + kv_head * GROUP + head
-    if SPLITS == 1:
-        value = accumulated / tl.where(mass > 0.0, mass, 1.0)[:, None]
-        mask = active[:, None] & (dims < D)[None, :]
-        tl.store(out + rows[:, None] * D + dims[None, :], value.to(out.dtype.element_ty), mask=mask)
-    else:
-        rows = rows * SPLITS + split
-        tl.store(peaks + rows, peak, mask=active)
-        tl.store(masses + rows, mass, mask=active)
-        mask = (active & (mass > 0.0))[:, None] & (dims < D)[None, :]
-        tl.store(partial + rows[:, None] * D + dims[None, :], accumulated, mask=mask)
-
-
-def _launch(
-    q: Tensor,
-    caches: tuple[Tensor, Tensor],
-    block_table: Tensor,
-    context_lens: Tensor,
-    query_start: Tensor | None,
-    scale: float,
-    tile: int,
-    span: int,
-    splits: int,
-    warps: int,
-    stages: int,
-) -> Tensor:
-    k_cache, v_cache = caches
-    kv_heads, dim = k_cache.shape[-2:]
-    tokens, heads, _ = q.shape
-    group = heads // kv_heads
-    pad = triton.next_power_of_2(group)
-    tile = max(tile, pad)
-    sequences = len(context_lens)
-    tiles = sequences if query_start is None else tokens * pad // tile + sequences
-    out = (torch.empty if query_start is None else torch.zeros)(tokens, heads, dim, dtype=q.dtype, device=q.device)
-    if not tokens:
-        return out
-    partial, peak, mass = split_buffers(tokens * heads, splits, dim, q) if splits > 1 else (out, out, out)
-    _paged_attention_kernel[(tiles, kv_heads, splits)](
-        q,
-        k_cache,
-        v_cache,
-        block_table,
-        context_lens,
-        context_lens if query_start is None else query_start,
-        out,
-        partial,
-        peak,
-        mass,
-        sequences,
-        heads,
-        q.stride(0),
-        block_table.stride(0),
-        *k_cache.stride()[:3],
-        *v_cache.stride()[:3],
-        k_cache.shape[1],
-        scale,
-        GROUP=group,
-        GROUP_PAD=pad,
-        TILE=tile,
-        SPAN=span,
-        SPLITS=splits,
-        D=dim,
-        DIM=max(16, triton.next_power_of_2(dim)),
-        DECODE=query_start is None,
-        PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=warps,
-        num_stages=stages,
-        **launch_options(q),
-    )
-    if splits > 1:
-        merge(partial, peak, mass, out)
-    return out
-
-
-def decode_attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor, scale: float
-) -> Tensor:
-    """See ``engine.kernels.decode_attention``."""
-    splits = split_count(len(context_lens) * k_cache.shape[2])
-    return _launch(q, (k_cache, v_cache), block_table, context_lens, None, scale, 16, 64, splits, 4, 3)
+    value = accumulated / tl.where(mass > 0.0, mass, 1.0)[:, None]
+    mask = active[:, None] & (dims < D)[None, :]
+    tl.store(out + rows[:, None] * D + dims[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
 def prefill_attention(
@@ -238,5 +146,41 @@ def prefill_attention(
     scale: float,
 ) -> Tensor:
     """See ``engine.kernels.prefill_attention``."""
+    kv_heads, dim = k_cache.shape[-2:]
+    tokens, heads, _ = q.shape
+    group = heads // kv_heads
+    pad = triton.next_power_of_2(group)
     tile, span, warps = (128, 64, 8) if q.dtype != torch.float32 else (32, 32, 4)
-    return _launch(q, (k_cache, v_cache), block_table, context_lens, query_start, scale, tile, span, 1, warps, 3)
+    tile = max(tile, pad)
+    sequences = len(context_lens)
+    out = torch.zeros(tokens, heads, dim, dtype=q.dtype, device=q.device)
+    if not tokens:
+        return out
+    _prefill_kernel[(tokens * pad // tile + sequences, kv_heads)](
+        q,
+        k_cache,
+        v_cache,
+        block_table,
+        context_lens,
+        query_start,
+        out,
+        sequences,
+        heads,
+        q.stride(0),
+        block_table.stride(0),
+        *k_cache.stride()[:3],
+        *v_cache.stride()[:3],
+        scale,
+        GROUP=group,
+        GROUP_PAD=pad,
+        TILE=tile,
+        SPAN=span,
+        BLOCK_SIZE=k_cache.shape[1],
+        D=dim,
+        DIM=max(16, triton.next_power_of_2(dim)),
+        PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
+        num_warps=warps,
+        num_stages=3,
+        **launch_options(q),
+    )
+    return out
