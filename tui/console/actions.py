@@ -7,9 +7,12 @@ keymap replaces keys by id.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tui.console.control import Control
+
+if TYPE_CHECKING:
+    from sessions.replay import ReplayChannel
 
 KEY_NAMES = {
     "plus": "+",
@@ -25,6 +28,8 @@ KEY_NAMES = {
     "comma": ",",
     "less_than_sign": "<",
     "greater_than_sign": ">",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
 }
 
 
@@ -47,6 +52,28 @@ class Operator(Protocol):
     def leave(self) -> None: ...
 
     def open_launcher(self) -> None: ...
+
+    def hold(self) -> None: ...
+
+    def apply_first_verdict(self) -> None: ...
+
+    def profile(self) -> None: ...
+
+    def toggle_recording(self) -> None: ...
+
+    def save_flight(self) -> None: ...
+
+    def look_back(self) -> None: ...
+
+    def seek(self, move: Callable[[ReplayChannel], None]) -> None:
+        """Move the replay, where one is shown."""
+        ...
+
+    def change_speed(self, factor: float) -> None: ...
+
+    def ask_time(self) -> None: ...
+
+    def to_live(self) -> None: ...
 
     def start_benchmark(self) -> None: ...
 
@@ -86,7 +113,10 @@ BENCH = ("bench",)
 ACTIONS: tuple[Action, ...] = (
     # Screens
     Action("screen.live", "1", "Live screen", "Screens", lambda o: o.show("live")),
+    Action("screen.diagnosis", "2", "Diagnosis", "Screens", lambda o: o.show("diagnosis")),
     Action("screen.bench", "3", "Benchmark screen", "Screens", lambda o: o.show("bench")),
+    Action("screen.compare", "4", "Compare runs", "Screens", lambda o: o.show("compare")),
+    Action("screen.sessions", "5", "Recordings", "Screens", lambda o: o.show("sessions")),
     Action("screen.log", "6,l", "Engine log", "Screens", lambda o: o.show("log")),
     Action("help", "question_mark,f1", "Help", "Screens", lambda o: o.show_help(), "help", True),
     Action("commands", "ctrl+p", "Command palette", "Screens", lambda o: o.show_commands(), without_session=True),
@@ -110,7 +140,7 @@ ACTIONS: tuple[Action, ...] = (
         "load.pause", "0", "Pause or resume the load", "Load", lambda o: o.control.pause_load(), "pause", modes=LIVE
     ),
     # View
-    Action("view.freeze", "space", "Freeze the time lines", "View", lambda o: o.control.freeze(), "freeze", modes=LIVE),
+    Action("view.freeze", "space", "Freeze, or pause a replay", "View", lambda o: o.hold(), "hold", modes=LIVE),
     Action("view.finer", "right_square_bracket", "Swimlane finer", "View", lambda o: o.control.zoom(-1)),
     Action("view.coarser", "left_square_bracket", "Swimlane coarser", "View", lambda o: o.control.zoom(1)),
     Action("view.chart_shorter", "right_curly_bracket", "Chart: less time", "View", lambda o: o.control.chart(-1)),
@@ -120,6 +150,25 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "bench.cancel", "x", "Cancel the benchmark", "Benchmark", lambda o: o.cancel_benchmark(), "cancel", modes=BENCH
     ),
+    # Diagnosis
+    Action(
+        "verdict.apply", "v", "Apply the first verdict's fix", "Diagnosis", lambda o: o.apply_first_verdict(), "fix"
+    ),
+    Action("profile", "f", "Profile a few steps, diagnose them", "Diagnosis", lambda o: o.profile()),
+    # Recording and replay
+    Action("record", "r", "Record the session, or stop", "Recording", lambda o: o.toggle_recording(), "record"),
+    Action("record.save", "F", "Save the last minutes", "Recording", lambda o: o.save_flight()),
+    Action("replay.look_back", "T", "Look back: replay the last minutes", "Recording", lambda o: o.look_back()),
+    Action("replay.live", "E", "Back to now", "Recording", lambda o: o.to_live()),
+    Action("replay.back", "comma", "Replay: a frame back", "Recording", lambda o: o.seek(lambda r: r.step(-1))),
+    Action("replay.step", "full_stop", "Replay: a frame on", "Recording", lambda o: o.seek(lambda r: r.step(1))),
+    Action("replay.back_10", "H,shift+left", "Replay: 10 s back", "Recording", lambda o: o.seek(lambda r: r.jump(-10))),
+    Action("replay.on_10", "L,shift+right", "Replay: 10 s on", "Recording", lambda o: o.seek(lambda r: r.jump(10))),
+    Action("replay.next_mark", "j", "Replay: next mark", "Recording", lambda o: o.seek(lambda r: r.next_mark())),
+    Action("replay.last_mark", "k", "Replay: mark before", "Recording", lambda o: o.seek(lambda r: r.previous_mark())),
+    Action("replay.faster", "right_parenthesis", "Replay twice as fast", "Recording", lambda o: o.change_speed(2)),
+    Action("replay.slower", "left_parenthesis", "Replay half as fast", "Recording", lambda o: o.change_speed(0.5)),
+    Action("replay.go_to", "t", "Replay: go to a time", "Recording", lambda o: o.ask_time()),
     # Engine
     Action("engine.restart", "R", "Restart the engine", "Engine", lambda o: o.restart_engine()),
 )

@@ -6,36 +6,52 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from platformdirs import user_cache_path, user_data_path
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from sessions.recording.errors import RecordingError
 from tui.console.actions import ACTIONS, BY_ID, keys_shown
 from tui.console.benchmarks import Benchmarks
 from tui.console.control import Control
 from tui.console.frame_clock import FrameClock
 from tui.console.guard import Guard
 from tui.console.options import ConsoleOptions
+from tui.console.panels.replay_bar import ReplayBar
+from tui.console.profiles import Profiles
+from tui.console.recordings import Recordings
+from tui.console.runs import Runs
+from tui.console.screens.ask_time import AskTime
 from tui.console.screens.bench import BenchScreen
 from tui.console.screens.bench_dialog import BenchDialog
+from tui.console.screens.compare import CompareScreen
+from tui.console.screens.diagnosis import DiagnosisScreen
 from tui.console.screens.fault import FaultDialog
 from tui.console.screens.help import HelpScreen
 from tui.console.screens.launcher import LauncherScreen
 from tui.console.screens.live import LiveScreen
 from tui.console.screens.log import LogScreen
 from tui.console.screens.screen import ConsoleScreen
+from tui.console.screens.sessions import SessionsScreen
 from tui.console.session.bench_runner import BenchRequest
-from tui.console.session.choices import from_choice, from_options
+from tui.console.session.choices import from_choice, from_options, recorded
 from tui.console.session.gpus_here import gpu_names
+from tui.console.session.replayed import ReplaySession
 from tui.console.session.session import Session
+from tui.console.store.outlook import first_cause
 from tui.console.store.store import Store
 from tui.console.view import View
 
+if TYPE_CHECKING:
+    from sessions.replay import ReplayChannel
+
 INTERRUPT_WINDOW_S = 3.0
+LOOK_BACK = "look-back.herd"
 
 
 class ConsoleApp(App[int]):
@@ -54,12 +70,12 @@ class ConsoleApp(App[int]):
         options: ConsoleOptions,
         session: Session | None = None,
         *,
-        results: Path | None = None,
+        data: Path | None = None,
         clock: bool = True,
         guard: bool = True,
     ) -> None:
-        """`session` overrides what the options ask for, and `results` the folder of kept benchmark results. `clock`
-        False leaves ticking to the caller (see `frame`); `guard` False leaves signals alone. All for tests."""
+        """`session` overrides what the options ask for, and `data` the user's data folder. `clock` False leaves ticking
+        to the caller (see `frame`); `guard` False leaves signals alone. All for tests."""
         super().__init__()
         self.options = options
         self.store = Store()
@@ -68,11 +84,18 @@ class ConsoleApp(App[int]):
         self.benchmarks = Benchmarks(self.store, self.view, self.control)
         self.frames = FrameClock(os.environ)
         self.session = session
-        self._results = results
+        data = data or user_data_path("herdscope")
+        self.runs = Runs(self.store, data / "results")
+        self.recordings = Recordings(self.store, self.view, data / "sessions")
+        self.profiles = Profiles(self.store, self.view, lambda: self.show("diagnosis"))
+        self._recordings_folder = data / "sessions"
+        self._live: Session | None = None
+        self._live_store = Store()
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
         self._interrupted_at = -INTERRUPT_WINDOW_S
         self._fault_shown: object = None
+        self._record_to: Path | None = None
         self._gpus: list[str] | None = None
         self._launcher = LauncherScreen(self.store, self.view, options.concurrency, countdown=clock)
 
@@ -80,7 +103,10 @@ class ConsoleApp(App[int]):
         self.set_keymap(self.options.keymap)
         self.add_mode("launcher", lambda: self._launcher)
         self.add_mode("live", functools.partial(LiveScreen, self.store, self.view))
-        self.add_mode("bench", functools.partial(BenchScreen, self.store, self.view, self._results_folder()))
+        self.add_mode("diagnosis", functools.partial(DiagnosisScreen, self.store, self.view))
+        self.add_mode("bench", functools.partial(BenchScreen, self.store, self.view, self.runs))
+        self.add_mode("compare", functools.partial(CompareScreen, self.store, self.view, self.runs))
+        self.add_mode("sessions", functools.partial(SessionsScreen, self.store, self.view, self._recordings_folder))
         self.add_mode("log", functools.partial(LogScreen, self.store, self.view))
         if self._guard is not None:
             self._guard.start()
@@ -90,15 +116,10 @@ class ConsoleApp(App[int]):
             self.open_launcher()
         else:
             self._open(self.session)
+            if self.options.record is not None:
+                self._record_to = self.options.record
         if self._clock:
             self.set_timer(self.frames.period_s, self._next_frame)
-
-    def _results_folder(self) -> Path:
-        if self._results is not None:
-            return self._results
-        from tui.cli.results_folder import results_folder
-
-        return results_folder()
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
@@ -106,7 +127,8 @@ class ConsoleApp(App[int]):
         """End this session and choose another."""
         if self.session is not None:
             self.end_session()
-            self.session = None
+            self.session = self._live = None
+            self.view.replay = None
             self.store.reset()
             self.control.use(None, "nothing is open")
         if self._gpus is None and self._clock:
@@ -133,8 +155,10 @@ class ConsoleApp(App[int]):
     def end_session(self) -> None:
         """End everything that the session started. May be called from any thread."""
         self.benchmarks.stop()
-        if self.session is not None:
-            self.session.close()
+        self.recordings.stop()
+        for session in (self.session, self._live):
+            if session is not None:
+                session.close()
 
     def restart_engine(self) -> None:
         """Start the engine again, where it is ours."""
@@ -159,14 +183,26 @@ class ConsoleApp(App[int]):
         if session is not None:
             session.fill(self.store)
             self.view.status = session.failure or session.status
+            self.view.replay = session.state() if isinstance(session, ReplaySession) else None
             self.control.use(session.channel, session.read_only)
             self.benchmarks.tick()
+            self._record(session)
             self._show_fault(session)
         if self._gpus is not None:
             self._launcher.found(self._gpus)
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen):
                 screen.tick()
+
+    def _record(self, session: Session) -> None:
+        live = self._live
+        if live is not None:  # we look back: what goes on meanwhile is kept up to date behind the screens
+            live.fill(self._live_store)
+        self.recordings.use((live or session).channel)
+        if self._record_to is not None and session.channel is not None:
+            self.recordings.start(self._record_to)
+            self._record_to = None
+        self.recordings.tick()
 
     def _backlog(self) -> int:
         """Writes that the terminal has not taken yet. Textual keeps them in its driver's writer thread."""
@@ -218,9 +254,11 @@ class ConsoleApp(App[int]):
         self.notify("Press Ctrl-C again to quit and end the engine", timeout=INTERRUPT_WINDOW_S)
 
     def show(self, mode: str) -> None:
-        """Switch to a screen."""
+        """Switch to a screen; the diagnosis screen, asked for again, goes from a profile back to now."""
         if self.current_mode != mode:
             self.switch_mode(mode)
+        elif mode == "diagnosis":
+            self.view.profiled = None
 
     def show_help(self) -> None:
         """The help of this screen and of the focused panel."""
@@ -249,6 +287,99 @@ class ConsoleApp(App[int]):
     def cancel_benchmark(self) -> None:
         """End the running benchmark without a result."""
         self.benchmarks.cancel()
+
+    def hold(self) -> None:
+        """Hold the time lines still: pause the replay, or freeze the live ones."""
+        if isinstance(self.session, ReplaySession):
+            self.session.replay.toggle()
+        else:
+            self.control.freeze()
+
+    def apply_first_verdict(self) -> None:
+        """Turn the knob that the first verdict names."""
+        verdicts = self.store.verdicts
+        self.control.apply(first_cause(verdicts) if verdicts is not None else None)
+
+    def on_diagnosis_screen_chosen(self, event: DiagnosisScreen.Chosen) -> None:
+        """Turn the knob that the chosen verdict names."""
+        self.control.apply(event.verdict)
+
+    def profile(self) -> None:
+        """Record a few steps of every rank, and diagnose them."""
+        self.profiles.start(self.session.channel if self.session is not None else None)
+
+    # --- recording and replay -------------------------------------------------------------------------------------
+
+    def toggle_recording(self) -> None:
+        """Record the session to a new file, or stop."""
+        self.recordings.toggle()
+
+    def save_flight(self) -> None:
+        """Write the last minutes to a file."""
+        self.recordings.save_flight()
+
+    def on_sessions_screen_picked(self, event: SessionsScreen.Picked) -> None:
+        """Replay a recording."""
+        self._replay(event.path)
+
+    def look_back(self) -> None:
+        """Replay this session while it goes on: the file being recorded, or the last minutes."""
+        if isinstance(self.session, ReplaySession):
+            return
+        path = self.recordings.path or self.recordings.save_flight(user_cache_path("herdscope") / LOOK_BACK)
+        if path is not None:
+            self._replay(path)
+            self.seek(lambda replay: replay.go_to(replay.extent_ns[1]))
+
+    def _replay(self, path: Path) -> None:
+        try:
+            session = recorded(str(path))
+        except (RecordingError, OSError) as error:
+            self.notify(str(error), severity="error", timeout=10)
+            return
+        if isinstance(self.session, ReplaySession):
+            self.session.close()
+            self.store.reset()
+        elif self.session is not None:
+            self._live = self.session
+            self._live_store.reset()
+            self.store.exchange(self._live_store)
+        self._open(session)
+
+    def to_live(self) -> None:
+        """From looking back to now; in a recording that is still written, to its end."""
+        session = self.session
+        if not isinstance(session, ReplaySession):
+            return
+        if self._live is None:
+            session.replay.follow()
+            return
+        session.close()
+        self.session, self._live = self._live, None
+        self.store.exchange(self._live_store)
+
+    def seek(self, move: Callable[[ReplayChannel], None]) -> None:
+        """Move the replay, where one is shown."""
+        if isinstance(self.session, ReplaySession):
+            move(self.session.replay)
+
+    def change_speed(self, factor: float) -> None:
+        """Replay faster or slower."""
+        self.seek(lambda replay: replay.set_speed(replay.player.speed * factor))
+
+    def ask_time(self) -> None:
+        """Go to a time of the recording."""
+        if isinstance(self.session, ReplaySession):
+            self.push_screen(AskTime(), self._go_to_seconds)
+
+    def _go_to_seconds(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.seek(lambda replay: replay.go_to(replay.extent_ns[0] + int(seconds * 1e9)))
+
+    def on_replay_bar_sought(self, event: ReplayBar.Sought) -> None:
+        """The scrub bar was clicked."""
+        first, last = (self.view.replay.start_ns, self.view.replay.end_ns) if self.view.replay else (0, 0)
+        self.seek(lambda replay: replay.go_to(first + int(event.share * (last - first))))
 
     def leave(self) -> None:
         """Quit."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from sessions.channel.interface import Channel, ChannelError
 from sessions.knobs import ADMISSIONS, MAX_ASYNC_DEPTH, MAX_MICRO_BATCH, KnobName, KnobValue
-from sessions.messages import Command, KnobReply, KnobRequest, LoadRequest, Reply
+from sessions.messages import Command, KnobReply, KnobRequest, LoadRequest, Reply, VerdictOn
 from tui.console.store.store import Store
 from tui.console.view import View
 
@@ -68,6 +68,15 @@ class Control:
         now = self._value("parallelism")
         if now is not None:
             self.turn("parallelism", "ep" if now == "pp" else "pp")
+
+    def apply(self, verdict: VerdictOn | None) -> None:
+        """Turn the knob that fixes what a verdict names."""
+        if verdict is None:
+            self._store.note("refused", "no verdict names a cause now")
+        elif verdict.knob is None or verdict.value is None:
+            self._store.note("refused", f"no knob here fixes this: {verdict.fix or 'no fix is known'}")
+        else:
+            self.turn(verdict.knob, verdict.value)
 
     def turn(self, knob: KnobName, value: KnobValue) -> None:
         """Ask for a knob's value. What cannot be done is said in the event log at once."""

@@ -17,7 +17,7 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     engine: start this engine. attach: join what this address names, a broker with the credentials that `broker`
     adds. launch: start this server's command line. recording: replay this file. concurrency: the background load of an
     engine of our own (0: none). keymap: keys by action id. prepare_model: write the tiny MoE first when it is missing
-    (the model is its folder).
+    (the model is its folder). record: record the session to this file from the start.
     """
 
     engine: EngineConfig | None = None
@@ -28,3 +28,4 @@ class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 16
     keymap: dict[str, str] = {}
     prepare_model: bool = False
+    record: Path | None = None

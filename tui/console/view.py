@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from sessions.knobs import KnobName, KnobValue
+from sessions.messages import Verdicts
+from tui.console.session.replay_state import ReplayState
 
 NO_HOLD = 2_000_000_000
 """Windows at least this long scroll; shorter ones are held still, as an oscilloscope does."""
@@ -21,6 +23,9 @@ class View(msgspec.Struct):
     wanted_concurrency: the load asked for and not confirmed yet.
     status: what the session is doing before there is an engine to ask.
     bench: what became of the last benchmark that was started here.
+    recording: the file that the session is being recorded to.
+    replay: where the replay stands, while one is shown.
+    profiled: the diagnosis of a profile, while it is looked at.
     keys: the key shown for each action's id, with the operator's own keys in place.
     """
 
@@ -32,6 +37,9 @@ class View(msgspec.Struct):
     wanted_concurrency: int | None = None
     status: str = ""
     bench: str = ""
+    recording: str = ""
+    replay: ReplayState | None = None
+    profiled: Verdicts | None = None
     keys: dict[str, str] = {}
 
     def key_of(self, action: str) -> str:

@@ -18,6 +18,6 @@ def console(tmp_path: Path) -> Callable[..., ConsoleApp]:
 
     def build(session: FakeSession | None = None, **options: object) -> ConsoleApp:
         chosen = ConsoleOptions(**options)  # type: ignore[arg-type]
-        return ConsoleApp(chosen, session, results=tmp_path / "results", clock=False, guard=False)
+        return ConsoleApp(chosen, session, data=tmp_path, clock=False, guard=False)
 
     return build

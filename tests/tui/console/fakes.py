@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 
 from sessions.channel.interface import Channel, RequestTimeout
 from sessions.messages import Command, KnobReply, KnobRequest, Message, Reply
 from tests.tui.console.feed import Feed
 from tui.console.store.store import Store
+
+
+class Silent:
+    """A subscription on which nothing ever arrives."""
+
+    dropped = 0
+
+    def drain(self) -> list[Message]:
+        return []
+
+    def get(self, timeout_s: float) -> Message | None:
+        time.sleep(timeout_s)
+        return None
+
+    def close(self) -> None:
+        pass
 
 
 class FakeChannel:
@@ -22,6 +39,12 @@ class FakeChannel:
         self.silent = silent
         self.hold = hold
         self.reason = reason
+
+    def subscribe(self, kinds: Sequence[type[Message]], sources: Sequence[str] = (), capacity: int = 4096) -> Silent:
+        return Silent()
+
+    def close(self, reason: str = "") -> None:
+        pass
 
     async def ask(self, command: Command, timeout_s: float) -> Reply:
         self.asked.append(command)

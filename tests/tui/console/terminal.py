@@ -28,11 +28,12 @@ sys.exit(run_console(ConsoleOptions(engine=resolve({chosen!r}), concurrency=4, p
 
 
 class Terminal:
-    """Runs a console of an engine of its own. All its descendants carry a mark in their environment."""
+    """Runs a console of an engine of its own, or another program. All its descendants carry a mark in their
+    environment."""
 
-    def __init__(self, chosen: dict[str, object], columns: int = 120, lines: int = 40) -> None:
+    def __init__(self, chosen: dict[str, object], columns: int = 120, lines: int = 40, program: str = "") -> None:
         self.mark = uuid.uuid4().hex
-        program = PROGRAM.format(chosen=chosen, tiny="model" not in chosen)
+        program = program or PROGRAM.format(chosen=chosen, tiny="model" not in chosen)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ.update({MARK: self.mark, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"})

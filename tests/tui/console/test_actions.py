@@ -79,6 +79,9 @@ async def test_every_command_reaches_the_engine(console: Build, action: str, way
 SCREENS_AND_VIEW = {
     "screen.live": lambda app: app.current_mode == "live",
     "screen.bench": lambda app: app.current_mode == "bench",
+    "screen.diagnosis": lambda app: app.current_mode == "diagnosis",
+    "screen.compare": lambda app: app.current_mode == "compare",
+    "screen.sessions": lambda app: app.current_mode == "sessions",
     "screen.log": lambda app: app.current_mode == "log",
     "help": lambda app: isinstance(app.screen, HelpScreen),
     "commands": lambda app: type(app.screen).__name__ == "CommandPalette",
@@ -105,8 +108,16 @@ async def test_every_other_action_by_its_key(console: Build, action: str) -> Non
         assert SCREENS_AND_VIEW[action](app)
 
 
+TESTED_WITH_A_RECORDING = {
+    *("verdict.apply", "profile", "record", "record.save"),
+    *(f"replay.{name}" for name in ("look_back", "live", "back", "step", "back_10", "on_10", "next_mark", "last_mark")),
+    *(f"replay.{name}" for name in ("faster", "slower", "go_to")),
+}
+"""See test_recording_keys.py and test_diagnosis_screen.py."""
+
+
 def test_every_action_is_tested() -> None:
-    tested = {*COMMANDS, *SCREENS_AND_VIEW}
+    tested = {*COMMANDS, *SCREENS_AND_VIEW, *TESTED_WITH_A_RECORDING}
     assert {action.id for action in ACTIONS} == tested
 
 
@@ -132,7 +143,7 @@ async def test_a_click_on_the_footer_switches_screens(console: Build) -> None:
         await drawn(pilot, app)
         await pilot.click("#footer", offset=(11, 0))
         await drawn(pilot, app)
-        assert app.current_mode == "bench"
+        assert app.current_mode == "diagnosis"
 
 
 async def test_fast_key_presses_build_on_each_other_and_arrive_in_order(console: Build) -> None:

@@ -17,9 +17,7 @@ from tui.console.store.outlook import Expected, VerdictLine
 
 Build = Callable[..., ConsoleApp]
 SIZES = [(80, 24), (120, 40), (200, 60)]
-VERDICT = VerdictLine(
-    "problem", "Thundering herd: 16 of 16 requests in one of 8 slots", "rebalance", (2.4, 2.8), "knob.admission.next"
-)
+VERDICT = VerdictLine("problem", "Thundering herd: 16 of 16 requests in one of 8 slots", "rebalance", "verdict.apply")
 EXPECTED = Expected(230.0, 270.0, 310.0, dict.fromkeys(range(8), 290.0))
 
 

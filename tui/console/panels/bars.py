@@ -27,7 +27,15 @@ from tui.console.panels.panel import Panel
 from tui.console.store.store import Store
 from tui.console.view import View
 
-TABS = (("live", "screen.live"), ("bench", "screen.bench"), ("log", "screen.log"))
+TABS = (
+    ("live", "screen.live"),
+    ("diagnosis", "screen.diagnosis"),
+    ("bench", "screen.bench"),
+    ("compare", "screen.compare"),
+    ("sessions", "screen.sessions"),
+    ("log", "screen.log"),
+)
+NARROW = 100
 
 
 class HeaderBar(Panel, can_focus=False):
@@ -36,7 +44,8 @@ class HeaderBar(Panel, can_focus=False):
     def key(self) -> Hashable:
         store = self.store
         seconds = (store.now_ns - store.began_ns) // 1_000_000_000
-        return (store.engine, store.fault is None, store.frames_lost, seconds, self.view.status, store.load)
+        shown = (self.view.status, self.view.recording, self.view.replay is None)
+        return (store.engine, store.fault is None, store.frames_lost, seconds, store.load, shown)
 
     def rows(self, width: int, height: int) -> list[Strip]:
         store, engine = self.store, self.store.engine
@@ -55,6 +64,10 @@ class HeaderBar(Panel, can_focus=False):
         right: list[tuple[str, Style]] = []
         if store.frames_lost:
             right.append((f"{store.frames_lost} frames lost ", WARN))
+        if self.view.recording:
+            right += [(" REC ", BADGE_BAD), (" ", TEXT)]
+        if self.view.replay is not None:
+            right += [(" REPLAY ", BADGE), (" ", TEXT)]
         if store.emulated:
             right += [(" EMULATED ", BADGE), (" ", TEXT)]
         if store.now_ns:
@@ -93,8 +106,9 @@ class FooterBar(Panel, can_focus=False):
         row = Row().add(" ")
         for name, action in TABS if self._mode else ():
             here = name == self._mode
+            shown = name if here or width >= NARROW else name[:4]
             row.add(self.view.key_of(action), clickable(KEY, action))
-            row.add(f" {name}  ", clickable(STRONG if here else DIM, action))
+            row.add(f" {shown}  ", clickable(STRONG if here else DIM, action))
         if self._mode:
             row.add("│ ", FAINT)
         for action, key, title in self._entries():

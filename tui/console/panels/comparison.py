@@ -14,8 +14,11 @@ from tui.console.draw.palette import ACCENT_STRONG, BAD, DIM, GOOD, STRONG, TEXT
 from tui.console.draw.row import Row, blank, text_line
 from tui.console.draw.units import NOT_KNOWN, quantity
 from tui.console.panels.panel import Panel
-from tui.console.panels.runs import RunsPanel, knobs_text
+from tui.console.panels.runs import knobs_text
+from tui.console.runs import Runs
 from tui.console.store.events import knob_text
+from tui.console.store.store import Store
+from tui.console.view import View
 
 SAME = 0.01
 """Ratios closer to 1 than this are shown as equal."""
@@ -51,23 +54,23 @@ class ComparisonPanel(Panel):
 
     HELP_TEXT = (
         "Figures of run A and run B at each concurrency, and B relative to A: green is better, red is worse. One "
-        "repetition says nothing of significance; herdscope compare tests it where both runs have five or more."
+        "repetition says nothing of significance: screen 4 tests the difference where runs have five or more."
     )
 
-    def __init__(self, runs: RunsPanel) -> None:
-        super().__init__(runs.store, runs.view, id="comparison", classes="box")
+    def __init__(self, runs: Runs, store: Store, view: View) -> None:
+        super().__init__(store, view, id="comparison", classes="box")
         self._runs = runs
         self.first = 0
 
     def key(self) -> Hashable:
-        return (self._runs.items_key(), self.first)
+        return (self._runs.key, self.first)
 
     def title(self) -> str:
-        a, b = self._runs.chosen()
+        a, b = self._two()
         return "Comparison · B against A" if b else "Run" if a else "Comparison"
 
     def rows(self, width: int, height: int) -> list[Strip]:
-        a, b = self._runs.chosen()
+        a, b = self._two()
         if a is None:
             return [text_line(width, " Runs appear here side by side.", DIM)]
         lines = self._head(a, b, width)
@@ -76,6 +79,10 @@ class ComparisonPanel(Panel):
             lines += self._table(point, other, width)
         self.first = max(0, min(self.first, len(lines) - height))
         return lines[self.first : self.first + height]
+
+    def _two(self) -> tuple[BenchResult | None, BenchResult | None]:
+        chosen = self._runs.chosen()
+        return (chosen[0] if chosen else None), (chosen[1] if len(chosen) > 1 else None)
 
     def scroll_lines(self, by: int) -> None:
         """Scroll a long comparison."""

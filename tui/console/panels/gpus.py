@@ -37,7 +37,7 @@ class GpusPanel(Panel):
         gpus = self.store.sorted_gpus()
         if not gpus:
             return "Processes"
-        total = sum(gpu.frame.power_watts or 0 for gpu in gpus)
+        total = sum(gpu.watts(self.store.now_ns) or 0 for gpu in gpus)
         names = sorted({gpu.frame.name for gpu in gpus})
         return f"GPUs · {len(gpus)}x {' + '.join(names)} · {total:,.0f} W"
 
@@ -58,9 +58,10 @@ class GpusPanel(Panel):
         if gpu.stale(self.store.now_ns):
             return row.add("no reading for 3 s", BAD).strip(width)
         details = _details(frame, width)
-        watts = _watts(frame)
+        power = gpu.watts(self.store.now_ns)
+        watts = _watts(frame, power)
         room = width - row.width - len(watts) - len(details) - 2
-        self._power_bar(row, frame, max(4, room))
+        self._power_bar(row, frame, power, max(4, room))
         row.add(" ").add(watts, TEXT)
         spinning = _spinning(frame)
         row.add(details, WARN if spinning else DIM)
@@ -71,37 +72,39 @@ class GpusPanel(Panel):
         row = Row().add(f"{frame.index:>2} ", ACCENT)
         if gpu.stale(self.store.now_ns):
             return row.add("no reading", BAD)
-        watts = f"{frame.power_watts:4.0f} W" if frame.power_watts is not None else "   n/a"
-        self._power_bar(row, frame, max(3, width - row.width - len(watts)))
+        power = gpu.watts(self.store.now_ns)
+        watts = f"{power:4.0f} W" if power is not None else "   n/a"
+        self._power_bar(row, frame, power, max(3, width - row.width - len(watts)))
         return row.add(watts, TEXT)
 
     def _skyline(self, gpus: list[Gpu], width: int, height: int) -> list[Strip]:
         """One upright bar a GPU, for more GPUs than there is room for figures; the extremes are named."""
-        watts = [(gpu.frame.power_watts, gpu.frame.index) for gpu in gpus if gpu.frame.power_watts is not None]
+        now = self.store.now_ns
+        watts = [(power, gpu.frame.index) for gpu in gpus if (power := gpu.watts(now)) is not None]
         head = Row()
         if watts:
             for name, (value, index) in (("least", min(watts)), ("most", max(watts))):
                 head.add(f" {name} ", DIM).add(f"{value:.0f} W", TEXT).add(f" (GPU {index}) ", DIM)
-        lost = sum(gpu.stale(self.store.now_ns) for gpu in gpus)
+        lost = sum(gpu.stale(now) for gpu in gpus)
         head.add(f" {lost} without reading" if lost else "", BAD)
         each = width - SKYLINE_LABEL
         chunks = [gpus[i : i + each] for i in range(0, len(gpus), each)][: max(1, height - 1)]
         tall = max(1, (height - 1) // len(chunks))
         strips = [head.strip(width)]
         for chunk in chunks:
-            levels = [_ratio(gpu.frame) for gpu in chunk]
+            levels = [_ratio(gpu.frame, gpu.watts(now)) for gpu in chunk]
             for line, text in enumerate(upright(levels, tall)):
                 label = f"{chunk[0].frame.index:>3} " if line == tall - 1 else ""
                 strips.append(Row().add(label, ACCENT).to(SKYLINE_LABEL).add(text, ACCENT).strip(width))
         return strips[:height]
 
-    def _power_bar(self, row: Row, frame: GpuFrame, width: int) -> None:
+    def _power_bar(self, row: Row, frame: GpuFrame, power: float | None, width: int) -> None:
         limit = frame.power_limit_watts
         expected = self.store.expected.watts.get(frame.index) if self.store.expected else None
-        if frame.power_watts is None or not limit:
+        if power is None or not limit:
             row.add("·" * width, FAINT)
             return
-        add_bar(row, frame.power_watts / limit, width, ACCENT, expected / limit if expected is not None else None)
+        add_bar(row, power / limit, width, ACCENT, expected / limit if expected is not None else None)
 
     def _processes(self, width: int, height: int) -> list[Strip]:
         samples = [sample for host in self.store.hosts.values() for sample in host.processes]
@@ -138,17 +141,15 @@ def _in_columns(parts: list[Row], columns: int, width: int, height: int) -> list
     return strips
 
 
-def _ratio(frame: GpuFrame) -> float:
-    if frame.power_watts is None or not frame.power_limit_watts:
-        return 0.0
-    return frame.power_watts / frame.power_limit_watts
+def _ratio(frame: GpuFrame, power: float | None) -> float:
+    return power / frame.power_limit_watts if power is not None and frame.power_limit_watts else 0.0
 
 
-def _watts(frame: GpuFrame) -> str:
-    if frame.power_watts is None:
+def _watts(frame: GpuFrame, power: float | None) -> str:
+    if power is None:
         return f"n/a ({frame.unavailable.get('power_watts', 'not reported')})"
     limit = f"/{frame.power_limit_watts:.0f}" if frame.power_limit_watts else ""
-    return f"{frame.power_watts:5.0f}{limit} W"
+    return f"{power:5.0f}{limit} W"
 
 
 def _details(frame: GpuFrame, width: int) -> str:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from pathlib import Path
-
-import msgspec
 
 from sessions.results import BenchResult
 from tui.console.draw.palette import ACCENT_STRONG, BADGE, DIM, STRONG, TEXT, WARN
 from tui.console.draw.row import Row
 from tui.console.draw.units import quantity
 from tui.console.panels.list_panel import ListPanel
+from tui.console.runs import Run, Runs
 from tui.console.store.events import knob_text
-
-
-class Run(msgspec.Struct, frozen=True):
-    """A finished run, and where it is kept (None: only in this session)."""
-
-    result: BenchResult
-    path: Path | None = None
+from tui.console.store.store import Store
+from tui.console.view import View
 
 
 class RunsPanel(ListPanel):
@@ -29,21 +22,18 @@ class RunsPanel(ListPanel):
     EMPTY_TEXT = "No run yet: b starts one."
     HELP_TEXT = (
         "Runs of this session, then runs kept before, the newest first. Enter marks a run: the first mark is A, the "
-        "base; the second is B, which is compared with it. Enter on a marked run takes its mark away."
+        "base; up to three more are compared with it (4 tests the differences). Enter again takes the mark away."
     )
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.kept: list[Run] = []
-        self.marked: list[str] = []
+    def __init__(self, runs: Runs, store: Store, view: View) -> None:
+        super().__init__(store, view, id="runs", classes="box")
+        self.runs = runs
 
     def items(self) -> list[Run]:
-        here = [Run(result) for result in reversed(self.store.bench.results.values())]
-        names = {run.result.run for run in here}
-        return here + [run for run in self.kept if run.result.run not in names]
+        return self.runs.all()
 
     def items_key(self) -> Hashable:
-        return (self.store.bench.version, len(self.kept), tuple(self.marked))
+        return self.runs.key
 
     def title(self) -> str:
         return f"Runs · {len(self.items())}"
@@ -51,27 +41,9 @@ class RunsPanel(ListPanel):
     def subtitle(self) -> str:
         return "enter marks A, then B"
 
-    def mark(self, run: str) -> None:
-        """Mark or unmark a run; a third mark replaces B."""
-        if run in self.marked:
-            self.marked.remove(run)
-        else:
-            self.marked = [*self.marked[:1], run]
-        self.redraw()
-
-    def chosen(self) -> tuple[BenchResult | None, BenchResult | None]:
-        """Runs A and B; without marks the two newest, the older one as A."""
-        results = {run.result.run: run.result for run in self.items()}
-        marked = [results[name] for name in self.marked if name in results]
-        if marked:
-            return marked[0], marked[1] if len(marked) > 1 else None
-        newest = list(results.values())[:2]
-        return (newest[-1] if newest else None), (newest[0] if len(newest) > 1 else None)
-
     def item_rows(self, item: Run, width: int, selected: bool) -> list[Row]:
         result = item.result
-        a, b = self.chosen()
-        mark = "A" if result is a else "B" if result is b else " "
+        mark = self.runs.letter(result)
         first = Row().add(" ").add(f" {mark} ", BADGE if mark != " " else DIM).add(" ")
         first.add(result.label or result.run, STRONG)
         first.add(f"  {result.started_utc[:16].replace('T', ' ')}", DIM)

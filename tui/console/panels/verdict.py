@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from textual.strip import Strip
 
-from tui.console.draw.palette import DIM, LEVELS, STRONG, TEXT, clickable
+from tui.console.draw.palette import DIM, LEVELS, STRONG, clickable
 from tui.console.draw.row import Row
 from tui.console.panels.panel import Panel
 
@@ -30,6 +30,4 @@ class VerdictPanel(Panel):
         if verdict.fix:
             fix_style = clickable(STRONG, verdict.action) if verdict.action else STRONG
             row.add("  fix: ", DIM).add(verdict.fix, fix_style)
-        if verdict.gain is not None:
-            row.add(f"  predicted {verdict.gain[0]:.1f}-{verdict.gain[1]:.1f}x", TEXT)
         return [row.strip(width)]

@@ -8,6 +8,7 @@ from textual.screen import Screen
 from tui.console.actions import ACTIONS
 from tui.console.panels.bars import FooterBar, HeaderBar
 from tui.console.panels.panel import Panel
+from tui.console.panels.replay_bar import ReplayBar
 from tui.console.store.store import Store
 from tui.console.view import View
 
@@ -28,6 +29,7 @@ class ConsoleScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield HeaderBar(self.store, self.view, id="header")
         yield from self.compose_body()
+        yield ReplayBar(self.store, self.view, id="replay-bar")
         yield FooterBar(self.store, self.view, self.MODE, self.footer_entries)
 
     def compose_body(self) -> ComposeResult:
@@ -52,6 +54,7 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self) -> None:
         """One frame."""
+        self.query_one("#replay-bar").display = self.view.replay is not None
         for panel in self.query(Panel):
             if panel.display:
                 panel.tick()

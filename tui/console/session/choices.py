@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from engine.config import EngineConfig
@@ -99,5 +100,7 @@ def from_choice(choice: Choice, path: str) -> Session:
 
 
 def recorded(path: str) -> Session:
-    """A recording. Raise sessions' own error when it cannot be read."""
-    raise NotImplementedError(path)
+    """A recording. Raise RecordingError when it cannot be read."""
+    from tui.console.session.replayed import ReplaySession
+
+    return ReplaySession(Path(path).expanduser())

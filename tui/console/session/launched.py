@@ -83,7 +83,7 @@ class LaunchedSession:
             return
         with self._lock:
             self._server, self.address = server, str(path)
-            self._link = LiveLink(channel, sample_gpus=True)
+            self._link = LiveLink(channel, True, self.address)
             closed = self._closed
         self.status = ""
         if closed:

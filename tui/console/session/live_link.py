@@ -10,6 +10,7 @@ from probes.sampler import Sampler
 from sessions.channel.greeting import hello
 from sessions.channel.interface import Channel
 from sessions.messages import EngineState
+from tui.console.session.children import Child
 from tui.console.store.store import Store
 
 CAPACITY = 8192
@@ -19,10 +20,10 @@ class LiveLink:
     """Drains the channel at each frame.
 
     This machine's host frames (and with `sample_gpus` its GPUs' frames) are published on the channel, so that recorders
-    see them too; they come back with everything else.
+    see them too; they come back with everything else. With an `address` the session is diagnosed as it goes.
     """
 
-    def __init__(self, channel: Channel, sample_gpus: bool) -> None:
+    def __init__(self, channel: Channel, sample_gpus: bool, address: str | None = None) -> None:
         self.channel = channel
         self._hello = hello(channel.source, "console")
         self._subscription = channel.subscribe(Store().kinds, capacity=CAPACITY)
@@ -31,6 +32,7 @@ class LiveLink:
         gpu = GpuProbe(channel.source) if sample_gpus else None
         self._sampler = Sampler(channel.publish, gpu, HostProbe(channel.source, lambda: self._workers))
         self._sampler.start()
+        self._diagnoser = Child([address], "tui.console.session.diagnoser_process") if address is not None else None
 
     def fill(self, store: Store) -> None:
         """Take everything that has arrived, and move the store to now."""
@@ -47,6 +49,8 @@ class LiveLink:
 
     def close(self, reason: str) -> None:
         """Stop sampling and leave the channel."""
+        if self._diagnoser is not None:
+            self._diagnoser.stop()
         self._sampler.stop()
         self._subscription.close()
         self.channel.close(reason)

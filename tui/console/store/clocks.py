@@ -30,6 +30,11 @@ class Clocks:
         own, reference = self._wall_minus_mono.get(host), self._wall_minus_mono.get(self._reference)
         return own - reference if own is not None and reference is not None else 0
 
+    def from_wall(self, wall_ns: int) -> int | None:
+        """The instant of the session's clock at a UTC time (ns since 1970)."""
+        anchor = self._wall_minus_mono.get(self._reference or "")
+        return wall_ns - anchor if anchor is not None else None
+
     def wall_ns(self, session_ns: int) -> int | None:
         """UTC (ns since 1970) of an instant of the session's clock."""
         anchor = self._wall_minus_mono.get(self._reference or "")

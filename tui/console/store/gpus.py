@@ -6,6 +6,7 @@ from sessions.messages import GpuFrame
 from tui.console.store.series import Series
 
 POWER_SAMPLES = 6000
+MEAN_NS = 1_000_000_000
 STALE_NS = 3_000_000_000
 
 
@@ -23,6 +24,11 @@ class Gpu:
         self.t_ns = t_ns
         if frame.power_watts is not None:
             self.power.append(t_ns, frame.power_watts)
+
+    def watts(self, now_ns: int) -> float | None:
+        """Power over the last second: single samples jump with every micro-batch."""
+        mean = self.power.mean_since(now_ns - MEAN_NS)
+        return mean if mean is not None else self.frame.power_watts
 
     def stale(self, now_ns: int) -> bool:
         """Whether nothing has been heard of it for 3 s."""

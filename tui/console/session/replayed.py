@@ -1,0 +1,166 @@
+"""A recording, replayed into the same store as a live session."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from pathlib import Path
+
+from sessions.channel.interface import Channel
+from sessions.clock import source_id
+from sessions.messages import EngineState, KnobState, Message, QueueFrame, StageFrame, Verdicts
+from sessions.recording.errors import RecordingError
+from sessions.recording.markers import Mark
+from sessions.recording.reader import Recording
+from sessions.replay import ReplayChannel
+from tui.console.session.replay_state import ReplayState
+from tui.console.store.store import Store
+
+LOOK_AGAIN_S = 5.0
+JOIN_S = 2.0
+SAY_AGAIN_NS = 500_000_000
+"""How far the shown instant moves before it is diagnosed anew."""
+DIAGNOSED: tuple[type[Message], ...] = (EngineState, KnobState, QueueFrame, StageFrame)
+
+
+class ReplaySession:
+    """Plays from the start, and says what it shows through `state`. Raise RecordingError when it cannot be read.
+
+    Where the recording has no verdicts of its own, what is shown is diagnosed meanwhile.
+    """
+
+    restartable = False
+    status = ""
+    address: str | None = None
+    read_only = "this is a recording: nothing can be changed in it"
+    channel: Channel | None = None
+
+    def __init__(self, path: Path, title: str = "") -> None:
+        self.title = title or path.name
+        self.failure: str | None = None
+        self.replay = ReplayChannel(path, on_error=self._failed)
+        self._path = path
+        self._subscription = self.replay.subscribe(Store().kinds)
+        self._index = _Index(path)
+        self._diagnosis = _Diagnosis(self.replay.source)
+        self._recorded_verdicts = False
+
+    def open(self) -> None:
+        """Begin to play."""
+        self.replay.play()
+        self._index.start()
+
+    def fill(self, store: Store) -> None:
+        """Take what has been played, and move the store to the instant shown."""
+        messages = self._subscription.drain()
+        store.apply(messages)
+        position = self.replay.position_ns
+        here = store.clocks.from_wall(self._index.utc_ns(position))
+        store.advance(here if here is not None else position)
+        self._recorded_verdicts = self._recorded_verdicts or any(isinstance(m, Verdicts) for m in messages)
+        if not self._recorded_verdicts:
+            store.apply(self._diagnosis.update(messages, store.now_ns))
+
+    def state(self) -> ReplayState:
+        """Where it stands."""
+        player = self.replay.player
+        return ReplayState(
+            player.position_ns,
+            player.start_ns,
+            player.end_ns,
+            player.playing,
+            player.speed,
+            player.following,
+            player.growing,
+            self._index.marks,
+            self._index.rates,
+        )
+
+    def restart(self) -> None:
+        """There is no engine to restart."""
+
+    def close(self) -> None:
+        """Release the file."""
+        self._index.stop()
+        self.replay.close()
+
+    def _failed(self, reason: str) -> None:
+        self.failure = reason
+
+
+class _Index:
+    """Marks and rollups of the recording, read in a thread and again while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.marks: tuple[Mark, ...] = ()
+        self.rates: tuple[tuple[int, float], ...] = ()
+        with Recording(path) as recording:
+            self._utc_minus_mono = recording.utc_ns(0)
+        self._path = path
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="replay-index", daemon=True)
+
+    def utc_ns(self, t_ns: int) -> int:
+        """UTC of an instant of the recorder's clock."""
+        return t_ns + self._utc_minus_mono
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End reading."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        growing = True
+        while growing and not self._stop.is_set():
+            try:
+                with Recording(self._path) as recording:
+                    growing = recording.ending is None
+                    self.marks = tuple(recording.marks())
+                    seconds = recording.rollups()
+                self.rates = tuple((each.t_ns, each.tokens_per_s) for each in seconds if each.tokens_per_s is not None)
+            except RecordingError:
+                return
+            self._stop.wait(LOOK_AGAIN_S)
+
+
+class _Diagnosis:
+    """Verdicts on what is shown, worked out in a thread, one after the other."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._unfed: deque[Message] = deque(maxlen=8192)
+        self._found: deque[Message] = deque()
+        self._thread: threading.Thread | None = None
+        self._at_ns = 0
+        self._diagnoser: object = None
+
+    def update(self, messages: list[Message], now_ns: int) -> list[Message]:
+        """Take in messages; what has been found since the last call."""
+        self._unfed.extend(message for message in messages if isinstance(message, DIAGNOSED))
+        idle = self._thread is None or not self._thread.is_alive()
+        if idle and abs(now_ns - self._at_ns) >= SAY_AGAIN_NS and self._unfed:
+            self._at_ns = now_ns
+            todo = list(self._unfed)
+            self._unfed.clear()
+            self._thread = threading.Thread(target=self._work, args=(todo, now_ns), name="diagnosis", daemon=True)
+            self._thread.start()
+        found = list(self._found)
+        self._found.clear()
+        return found
+
+    def _work(self, messages: list[Message], now_ns: int) -> None:
+        from probes.diagnosis.live import LiveDiagnoser  # costs numpy: only where it is used
+
+        diagnoser = self._diagnoser
+        if not isinstance(diagnoser, LiveDiagnoser):
+            diagnoser = self._diagnoser = LiveDiagnoser(source_id("console"))
+        for message in messages:
+            diagnoser.feed(message)
+        verdicts = diagnoser.verdicts(now_ns)
+        if verdicts is not None:
+            self._found.append(verdicts)
