@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -26,62 +27,72 @@ from tests.sessions.recording.test_file import write
 
 ORIGIN = meta.Origin(t_ns=START_NS, wall_ns=WALL_NS, host="host", command_line=["herdscope"], versions={})
 KILLS = 50
-TICK_MS = 2
 
-# Records at fifty times the real rate, so that a kill lands in any phase of tick and fold, and says what it committed.
-RECORDER = """
-import sys, time
+# Forks a recorder for each path it reads, and says its pid, then when it is dead. The recorder goes at fifty times the
+# real rate, so that a kill lands in any phase of tick and fold, and logs each tick that it has committed.
+RECORDERS = """
+import os, sys, time
 from sessions.recording import meta
 from sessions.recording.writer import RecordingWriter
 from tests.sessions.recording.synthetic import session
-writer = RecordingWriter(sys.argv[1], meta.origin([]))
-for number, (at_ns, batch) in enumerate(session(100_000, gpus=2, stages=2, spans_per_second=40)):
-    for message in batch:
-        writer.write(at_ns, message)
-    writer.commit()
-    print(at_ns, flush=True)
-    time.sleep(float(sys.argv[2]))
+for line in sys.stdin:
+    path = line.strip()
+    pid = os.fork()
+    if pid == 0:
+        log = os.open(path + ".log", os.O_CREAT | os.O_WRONLY)
+        writer = RecordingWriter(path, meta.origin([]))
+        for at_ns, batch in session(2_000, gpus=2, stages=2, spans_per_second=40):
+            for message in batch:
+                writer.write(at_ns, message)
+            writer.commit()
+            os.write(log, b"%d\\n" % at_ns)
+            time.sleep(0.002)
+        os._exit(1)  # nobody killed it
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+    print("dead", flush=True)
 """
 
 
 def test_fifty_kills_at_random_instants_lose_nothing_committed(tmp_path: Path) -> None:
     draw = random.Random(1)
-    live: list[tuple[subprocess.Popen[str], Path, float]] = []
     expected = [
-        (at, message) for at, batch in session(3000, gpus=2, stages=2, spans_per_second=40) for message in batch
+        (at, message) for at, batch in session(1000, gpus=2, stages=2, spans_per_second=40) for message in batch
     ]
+    recorders = subprocess.Popen(
+        [sys.executable, "-c", RECORDERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert recorders.stdin is not None
+    assert recorders.stdout is not None
+    folded = 0
     for number in range(KILLS):
         path = tmp_path / f"{number}.herd"
-        command = [sys.executable, "-c", RECORDER, str(path), str(TICK_MS / 1000)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        live.append((process, path, draw.uniform(0.0, 0.4)))
-        if len(live) < 2:
-            continue
-        _kill_and_check(*live.pop(0), expected)
-    while live:
-        _kill_and_check(*live.pop(0), expected)
+        print(path, file=recorders.stdin, flush=True)
+        pid = int(recorders.stdout.readline())
+        log = path.with_name(path.name + ".log")
+        while not log.exists() or not log.stat().st_size:
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0.0, 0.3))
+        os.kill(pid, signal.SIGKILL)
+        assert recorders.stdout.readline() == "dead\n"
+        folded += _check(path, int(log.read_text().splitlines()[-1]), expected)
+    recorders.stdin.close()
+    assert recorders.wait(10) == 0
+    assert folded > 0, "some must die after a fold"
 
 
-def _kill_and_check(
-    process: subprocess.Popen[str], path: Path, after_s: float, expected: list[tuple[int, object]]
-) -> None:
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(after_s)
-    process.send_signal(signal.SIGKILL)
-    committed = START_NS
-    for line in process.stdout.read().splitlines():
-        committed = int(line)
-    process.wait()
+def _check(path: Path, committed: int, expected: list[tuple[int, object]]) -> int:
     with Recording(path) as recording:
         records = list(recording.records())
         assert recording.ending is None
         assert recording.problems == []
+        segments = recording.segment_count
     # Everything of every tick that was committed, and nothing of a tick that was not whole.
     assert records[-1].at_ns >= committed
     assert [tuple(record) for record in records] == expected[: len(records)]
-    assert len(records) == len(expected) or expected[len(records)][0] > records[-1].at_ns
+    assert expected[len(records)][0] > records[-1].at_ns
     assert verify(path).problems == []
+    return segments
 
 
 def _limited(limit: int, path: Path) -> subprocess.CompletedProcess[str]:
