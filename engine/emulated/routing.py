@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import lru_cache
 
 _GRID = 160
@@ -80,15 +81,16 @@ def _pair_correlation(experts: int, top_k: int, tokens: int) -> float:
 
 
 def _expected_max(means: tuple[float, ...], deviations: list[float]) -> float:
-    low = min(m - 5.0 * s for m, s in zip(means, deviations, strict=True))
-    high = max(m + 5.0 * s for m, s in zip(means, deviations, strict=True))
+    ranks = Counter(zip(means, deviations, strict=True))
+    low = min(m - 5.0 * s for m, s in ranks)
+    high = max(m + 5.0 * s for m, s in ranks)
     step = (high - low) / _GRID
     expected = low
     for i in range(_GRID):
         x = low + (i + 0.5) * step
         below = 1.0
-        for mean, deviation in zip(means, deviations, strict=True):
-            below *= 0.5 * math.erfc((mean - x) / (deviation * math.sqrt(2.0)))
+        for (mean, deviation), count in ranks.items():
+            below *= (0.5 * math.erfc((mean - x) / (deviation * math.sqrt(2.0)))) ** count
         expected += (1.0 - below) * step
     return expected
 
