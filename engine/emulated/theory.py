@@ -40,7 +40,7 @@ def throughput(
 def uneven_cycle_bound(taus: Sequence[Sequence[float]], hop: float = 0.0, feedback: float = 0.0) -> float:
     """Lower bound of T_cycle for unequal micro-batches, `taus[m][s]` being micro-batch m's time on stage s.
 
-    max(max_s sum_m tau_ms, max_m lap_m). Exact where tau_ms = a_m b_s; else up to about 18 % short, where only the
+    max(max_s sum_m tau_ms, max_m lap_m). Exact where tau_ms = a_m b_s; else it can be 30 % short, and only the
     recursion (engine/emulated/pipeline.py) is exact.
     """
     stages = len(taus[0])
