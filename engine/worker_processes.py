@@ -187,7 +187,14 @@ class WorkerProcesses:
                     process.wait(max(0.0, deadline - time.monotonic()))
                 except subprocess.TimeoutExpired:
                     continue
+        deadline = time.monotonic() + graceful_s
         for worker in self.workers:
+            # One that runs elsewhere leaves by itself once told to; hanging up first would look like our death.
+            while worker.process is None and not worker.lost and time.monotonic() < deadline:
+                try:
+                    worker.link.receive(max(0.0, deadline - time.monotonic()))
+                except LinkClosed:
+                    worker.lost = True
             worker.link.close()
 
 
