@@ -14,6 +14,7 @@ from engine.kernels import (
     linear,
     prefill_attention,
     qk_norm_rope_cache,
+    rope_decode_attention,
     route_softmax_topk,
 )
 from engine.models.batch import Batch
@@ -33,26 +34,21 @@ class Qwen3Moe(Decoder):
     def attend(self, layer: int, weights: Mapping[str, Tensor], normed: Tensor, batch: Batch) -> Tensor:
         """See Decoder.attend."""
         keys, values = self.caches[layer]
-        scale = self.config.head_dim**-0.5
-        q = qk_norm_rope_cache(
-            linear(normed, weights["qkv"]),
-            weights["q_norm"],
-            weights["k_norm"],
-            self.rope,
-            batch.positions,
-            keys,
-            values,
-            batch.slots,
-            self.config.norm_eps,
-        )
+        scale, eps = self.config.head_dim**-0.5, self.config.norm_eps
+        qkv = linear(normed, weights["qkv"])
+        norms = weights["q_norm"], weights["k_norm"]
+        places = self.rope, batch.positions, keys, values, batch.slots
+        if batch.prefill is None:
+            assert batch.decode is not None
+            tables = batch.decode.block_table, batch.decode.context_lens
+            mixed = rope_decode_attention(qkv, *norms, *places, *tables, scale, eps)
+            return linear(mixed.flatten(1), weights["out"])
+        q = qk_norm_rope_cache(qkv, *norms, *places, eps)
         parts = []
         if batch.decode is not None:
-            own = q[: batch.decodes]
-            parts.append(
-                decode_attention(own, keys, values, batch.decode.block_table, batch.decode.context_lens, scale)
-            )
-        if batch.prefill is not None:
-            parts.append(prefill_attention(q[batch.decodes :], keys, values, *batch.prefill, scale))
+            tables = batch.decode.block_table, batch.decode.context_lens
+            parts.append(decode_attention(q[: batch.decodes], keys, values, *tables, scale))
+        parts.append(prefill_attention(q[batch.decodes :], keys, values, *batch.prefill, scale))
         return linear(join_parts(parts).flatten(1), weights["out"])
 
     def feed_forward(
