@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +71,6 @@ def _stream(
     from sessions.recording.reader import Recording
     from sessions.replay.headless import json_lines
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     chosen = _kinds(kinds)
     with Recording(path) as recording:
         first, last = interval(recording, start, end)

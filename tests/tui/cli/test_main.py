@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,6 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from sessions.messages import Marker
+from sessions.recording.meta import origin
+from sessions.recording.writer import RecordingWriter
 from tui.cli import main as main_module
 from tui.cli.lazy_group import GROUPS, Entry, LazyGroup
 from tui.cli.main import COMMANDS, cli
@@ -126,15 +130,26 @@ def test_debug_shows_the_traceback(monkeypatch):
         main_module.main()
 
 
-def test_a_reader_that_leaves_early_is_no_error_on_the_screen():
+def test_a_reader_that_leaves_early_is_no_error_on_the_screen(tmp_path):
+    """Far more output than a pipe holds, and a reader that takes one line of it."""
+    recording = tmp_path / "long.herd"
+    writer = RecordingWriter(recording, origin([]))
+    for instant in range(20_000):
+        writer.write(instant, Marker(source="t", t_ns=instant, category="note", text="x" * 50))
+    writer.close("done")
     done = subprocess.run(
-        f"{sys.executable} -m tui.cli.main --help | head -c 1; {sys.executable} -m tui.cli.main config | head -n 1",
+        f"{sys.executable} -m tui.cli.main replay {recording} --json | head -n 1",
         shell=True,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
+
+
+def test_no_command_leaves_the_processes_signals_changed():
+    """A command that restores SIGPIPE would kill whatever embeds it at its next write to a closed socket."""
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
