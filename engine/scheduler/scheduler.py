@@ -93,7 +93,7 @@ class Scheduler:
         return sum([slot.busy for slot in running.slots], len(running.retired))
 
     def next_plan(self) -> MicroBatchPlan | None:
-        """The next micro-batch to submit now, or None. Free slots come first, then slots that may run ahead."""
+        """The next micro-batch to submit now, or None. Free slots come first, then the slot that may run ahead."""
         slots = self.running.slots
         if self.in_flight < len(slots):
             admissible = len(self.waiting) > 0 and self.running.fits(self.waiting.head())
@@ -103,12 +103,11 @@ class Scheduler:
                     plan = self._plan(slot)
                     if plan is not None:
                         return plan
-        if self.run_ahead:
-            for slot in self._round():
-                if 0 < len(slot.outstanding) <= self.run_ahead and not self.running.starved:
-                    plan = self._plan(slot)
-                    if plan is not None:
-                        return plan
+        if self.run_ahead and not self.running.starved:
+            next_ahead = self._next_to_run_ahead()
+            plan = self._plan(next_ahead) if next_ahead is not None else None
+            if plan is not None:
+                return plan
         if not self._flights and self.running.starved:
             return self._break_starvation()
         return None
@@ -191,6 +190,20 @@ class Scheduler:
         return recomputed, unfit
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _next_to_run_ahead(self) -> Slot | None:
+        """The busy slot whose latest step was submitted first, if it may be a step further ahead.
+
+        Stages run in the order of submission. A step that waits for its own slot's tokens holds up whatever was
+        submitted behind it, so slots run ahead in turn, never one right behind itself while others are in flight.
+        """
+        running = self.running
+        busy = [slot for slot in (*running.slots, *running.retired.values()) if slot.outstanding]
+        if not busy:
+            return None
+        slot = min(busy, key=lambda each: each.outstanding[-1].step)
+        may = len(slot.outstanding) <= self.run_ahead and slot.index not in running.retired
+        return slot if may else None
 
     def _round(self) -> list[Slot]:
         slots = self.running.slots

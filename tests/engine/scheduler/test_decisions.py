@@ -134,6 +134,28 @@ def test_a_late_stop_drops_the_surplus_token_and_frees_the_row_after_it() -> Non
     assert request.tokens == [1, 7]
 
 
+def test_slots_run_ahead_in_turn_so_that_none_holds_up_the_others() -> None:
+    s = scheduler("capped", depth=4, run_ahead=2)
+    for i in range(8):
+        add(s, f"r{i}")
+    submitted = [plan(s) for _ in range(12)]
+    assert [made.slot for made in submitted] == [0, 1, 2, 3] * 3
+    assert s.next_plan() is None
+    for made in submitted[:4]:
+        complete(s, made)
+    assert [plan(s).slot for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_no_slot_runs_ahead_of_one_that_cannot() -> None:
+    s = scheduler("capped", depth=2, run_ahead=1)
+    add(s, "ends at its next token", max_tokens=1)
+    add(s, "goes on")
+    first, second = plan(s), plan(s)
+    assert s.next_plan() is None, "behind a step of the second slot, the first slot's next requests would wait"
+    complete(s, first)
+    assert plan(s).slot == second.slot
+
+
 def test_run_ahead_counts_as_one_micro_batch_in_flight() -> None:
     s = scheduler("capped", depth=2, run_ahead=1)
     for i in range(4):
