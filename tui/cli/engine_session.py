@@ -44,7 +44,11 @@ def open_engine(engine: EngineChoice, connect: str | None, role: Role) -> Iterat
         with connect_engine(connect, role) as channel:
             yield channel
         return
-    with start_engine(engine) as process, connect_engine(str(process.socket), role) as channel, sampled(channel):
+    with (
+        start_engine(engine) as process,
+        connect_engine(str(process.socket), role) as channel,
+        sampled(channel, gpus=engine.values["emulate"] is None),
+    ):
         yield channel
 
 
@@ -68,13 +72,13 @@ def start_engine(engine: EngineChoice) -> Iterator[EngineProcess]:
 
 
 @contextmanager
-def sampled(channel: Channel) -> Iterator[None]:
-    """Publish the frames of this host and its GPUs meanwhile."""
+def sampled(channel: Channel, gpus: bool) -> Iterator[None]:
+    """Publish the frames of this host meanwhile, and with `gpus` of its GPUs: an emulated engine has others."""
     from probes.gpu import GpuProbe
     from probes.host import HostProbe
     from probes.sampler import Sampler
 
-    sampler = Sampler(channel.publish, GpuProbe(channel.source), HostProbe(channel.source))
+    sampler = Sampler(channel.publish, GpuProbe(channel.source) if gpus else None, HostProbe(channel.source))
     sampler.start()
     try:
         yield

@@ -50,7 +50,7 @@ def serve(http: str, broker: str | None, engine: EngineChoice, broker_choice: Br
     with (
         start_engine(engine) as process,
         connect_engine(str(process.socket), "server") as channel,
-        sampled(channel),
+        sampled(channel, gpus=engine.values["emulate"] is None),
         _joined(process.socket, address),
     ):
         state = _state(channel)
