@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from platformdirs import user_cache_path, user_data_path
+from platformdirs import user_data_path
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -39,10 +39,10 @@ from tui.console.screens.log import LogScreen
 from tui.console.screens.screen import ConsoleScreen
 from tui.console.screens.sessions import SessionsScreen
 from tui.console.session.bench_runner import BenchRequest
-from tui.console.session.choices import from_choice, from_options, recorded
+from tui.console.session.choices import from_choice, from_options
 from tui.console.session.gpus_here import gpu_names
-from tui.console.session.replayed import ReplaySession
 from tui.console.session.session import Session
+from tui.console.sessions import Sessions
 from tui.console.store.outlook import first_cause
 from tui.console.store.store import Store
 from tui.console.view import View
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from sessions.replay import ReplayChannel
 
 INTERRUPT_WINDOW_S = 3.0
-LOOK_BACK = "look-back.herd"
 
 
 class ConsoleApp(App[int]):
@@ -83,19 +82,18 @@ class ConsoleApp(App[int]):
         self.control = Control(self.store, self.view)
         self.benchmarks = Benchmarks(self.store, self.view, self.control)
         self.frames = FrameClock(os.environ)
-        self.session = session
+        self.sessions = Sessions(self.store)
+        self._first = session
         data = data or user_data_path("herdscope")
         self.runs = Runs(self.store, data / "results")
         self.recordings = Recordings(self.store, self.view, data / "sessions")
         self.profiles = Profiles(self.store, self.view, lambda: self.show("diagnosis"))
         self._recordings_folder = data / "sessions"
-        self._live: Session | None = None
-        self._live_store = Store()
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
         self._interrupted_at = -INTERRUPT_WINDOW_S
         self._fault_shown: object = None
-        self._record_to: Path | None = None
+        self._record_to = options.record
         self._gpus: list[str] | None = None
         self._launcher = LauncherScreen(self.store, self.view, options.concurrency, countdown=clock)
 
@@ -110,26 +108,27 @@ class ConsoleApp(App[int]):
         self.add_mode("log", functools.partial(LogScreen, self.store, self.view))
         if self._guard is not None:
             self._guard.start()
-        if self.session is None:
-            self.session = from_options(self.options)
-        if self.session is None:
+        first = self._first or from_options(self.options)
+        if first is None:
             self.open_launcher()
         else:
-            self._open(self.session)
-            if self.options.record is not None:
-                self._record_to = self.options.record
+            self._open(first)
         if self._clock:
             self.set_timer(self.frames.period_s, self._next_frame)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
+    @property
+    def session(self) -> Session | None:
+        """The session that is shown."""
+        return self.sessions.shown
+
     def open_launcher(self) -> None:
         """End this session and choose another."""
         if self.session is not None:
-            self.end_session()
-            self.session = self._live = None
+            self._end_helpers()
+            self.sessions.forget()
             self.view.replay = None
-            self.store.reset()
             self.control.use(None, "nothing is open")
         if self._gpus is None and self._clock:
             threading.Thread(target=self._look_for_gpus, name="gpus", daemon=True).start()
@@ -148,17 +147,17 @@ class ConsoleApp(App[int]):
         self._open(session)
 
     def _open(self, session: Session) -> None:
-        self.session = session
-        session.open()
+        self.sessions.show(session)
         self.switch_mode("live")
 
-    def end_session(self) -> None:
-        """End everything that the session started. May be called from any thread."""
+    def _end_helpers(self) -> None:
         self.benchmarks.stop()
         self.recordings.stop()
-        for session in (self.session, self._live):
-            if session is not None:
-                session.close()
+
+    def end_session(self) -> None:
+        """End everything that was started. May be called from any thread."""
+        self._end_helpers()
+        self.sessions.close()
 
     def restart_engine(self) -> None:
         """Start the engine again, where it is ours."""
@@ -181,9 +180,9 @@ class ConsoleApp(App[int]):
         """One frame: what has come goes into the store, then the panels that differ are drawn."""
         session = self.session
         if session is not None:
-            session.fill(self.store)
+            self.sessions.fill()
             self.view.status = session.failure or session.status
-            self.view.replay = session.state() if isinstance(session, ReplaySession) else None
+            self.view.replay = self.sessions.replay.state() if self.sessions.replay is not None else None
             self.control.use(session.channel, session.read_only)
             self.benchmarks.tick()
             self._record(session)
@@ -195,10 +194,7 @@ class ConsoleApp(App[int]):
                 screen.tick()
 
     def _record(self, session: Session) -> None:
-        live = self._live
-        if live is not None:  # we look back: what goes on meanwhile is kept up to date behind the screens
-            live.fill(self._live_store)
-        self.recordings.use((live or session).channel)
+        self.recordings.use(self.sessions.live_channel)
         if self._record_to is not None and session.channel is not None:
             self.recordings.start(self._record_to)
             self._record_to = None
@@ -290,8 +286,8 @@ class ConsoleApp(App[int]):
 
     def hold(self) -> None:
         """Hold the time lines still: pause the replay, or freeze the live ones."""
-        if isinstance(self.session, ReplaySession):
-            self.session.replay.toggle()
+        if self.sessions.replay is not None:
+            self.sessions.replay.replay.toggle()
         else:
             self.control.freeze()
 
@@ -324,44 +320,30 @@ class ConsoleApp(App[int]):
 
     def look_back(self) -> None:
         """Replay this session while it goes on: the file being recorded, or the last minutes."""
-        if isinstance(self.session, ReplaySession):
+        if self.sessions.replay is not None:
             return
-        path = self.recordings.path or self.recordings.save_flight(user_cache_path("herdscope") / LOOK_BACK)
+        path = self.recordings.look_back()
         if path is not None:
             self._replay(path)
             self.seek(lambda replay: replay.go_to(replay.extent_ns[1]))
 
     def _replay(self, path: Path) -> None:
         try:
-            session = recorded(str(path))
+            self.sessions.show_replay(path)
         except (RecordingError, OSError) as error:
             self.notify(str(error), severity="error", timeout=10)
-            return
-        if isinstance(self.session, ReplaySession):
-            self.session.close()
-            self.store.reset()
-        elif self.session is not None:
-            self._live = self.session
-            self._live_store.reset()
-            self.store.exchange(self._live_store)
-        self._open(session)
+        else:
+            self.switch_mode("live")
 
     def to_live(self) -> None:
         """From looking back to now; in a recording that is still written, to its end."""
-        session = self.session
-        if not isinstance(session, ReplaySession):
-            return
-        if self._live is None:
-            session.replay.follow()
-            return
-        session.close()
-        self.session, self._live = self._live, None
-        self.store.exchange(self._live_store)
+        if not self.sessions.back_to_live():
+            self.seek(lambda replay: replay.follow())
 
     def seek(self, move: Callable[[ReplayChannel], None]) -> None:
         """Move the replay, where one is shown."""
-        if isinstance(self.session, ReplaySession):
-            move(self.session.replay)
+        if self.sessions.replay is not None:
+            move(self.sessions.replay.replay)
 
     def change_speed(self, factor: float) -> None:
         """Replay faster or slower."""
@@ -369,7 +351,7 @@ class ConsoleApp(App[int]):
 
     def ask_time(self) -> None:
         """Go to a time of the recording."""
-        if isinstance(self.session, ReplaySession):
+        if self.sessions.replay is not None:
             self.push_screen(AskTime(), self._go_to_seconds)
 
     def _go_to_seconds(self, seconds: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import deque
 from pathlib import Path
@@ -29,6 +30,8 @@ class Recordings:
         self._recorder: Recorder | None = None
         self._flight: FlightRecorder | None = None
         self._said: deque[str] = deque()
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._looked_back = 0
 
     @property
     def path(self) -> Path | None:
@@ -89,7 +92,7 @@ class Recordings:
         if self._flight is None:
             self._store.note("refused", "nothing has been kept of this session")
             return None
-        target = path or self._new_path()
+        target = path or self._new_path("flight")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._flight.save(target)
@@ -98,6 +101,16 @@ class Recordings:
             return None
         self._store.note("note", f"the last minutes are in {target}")
         return target
+
+    def look_back(self) -> Path | None:
+        """A recording of the session until now: the one being written, or the last minutes in a file of our own, which
+        lasts as long as this object."""
+        if self._recorder is not None:
+            return self._recorder.path
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="herdscope-")
+        self._looked_back += 1
+        return self.save_flight(Path(self._scratch.name) / f"look-back-{self._looked_back}.herd")
 
     def stop(self) -> None:
         """Finish both."""
@@ -108,5 +121,5 @@ class Recordings:
         if flight is not None:
             flight.close()
 
-    def _new_path(self) -> Path:
-        return self._folder / time.strftime("session-%Y%m%d-%H%M%S.herd", time.gmtime())
+    def _new_path(self, what: str = "session") -> Path:
+        return self._folder / time.strftime(f"{what}-%Y%m%d-%H%M%S.herd", time.gmtime())

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sessions.knobs import Knobs
-from sessions.messages import Fault
+from sessions.messages import BenchDone, Fault
 from tests.tui.console.fakes import FakeChannel, FakeSession
 from tests.tui.console.feed import SOURCE, Feed, balanced, herd
+from tests.tui.console.recorded import record
+from tests.tui.console.results import run_a, run_b
+from tests.tui.console.verdicts import VERDICTS
 from tui.console.app import ConsoleApp
+from tui.console.session.replayed import ReplaySession
 from tui.console.store.outlook import Expected, VerdictLine
 
 Build = Callable[..., ConsoleApp]
@@ -79,18 +84,45 @@ def test_launcher(snap_compare: Any, console: Build, size: tuple[int, int]) -> N
     assert snap_compare(app, terminal_size=size, run_before=ready)
 
 
-@pytest.mark.parametrize(("key", "name"), [("question_mark", "help"), ("6", "log"), ("3", "bench"), ("b", "dialog")])
-def test_other_screens(snap_compare: Any, console: Build, key: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("question_mark", "help"), ("6", "log"), ("3", "bench"), ("b", "dialog"), ("2", "diagnosis"), ("4", "compare")],
+)
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)], ids="{0[0]}x{0[1]}".format)
+def test_other_screens(snap_compare: Any, console: Build, key: str, name: str, size: tuple[int, int]) -> None:
     app, ready = shown(console, herd())
+    app.store.apply([BenchDone(source=SOURCE, t_ns=1, run=run.run, result=run) for run in (run_a(), run_b())])
 
     async def opened(pilot: Any) -> None:
         await ready(pilot)
+        app.session.say([VERDICTS])  # type: ignore[union-attr]
+        app.frame()
         await pilot.press(key)
         await pilot.pause()
         app.frame()
         await pilot.pause()
 
-    assert snap_compare(app, terminal_size=(100, 32), run_before=opened)
+    assert snap_compare(app, terminal_size=size, run_before=opened)
+
+
+def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
+    last = record(herd(), 12.0, tmp_path / "a.herd")
+    session = ReplaySession(tmp_path / "a.herd")
+    session._recorded_verdicts = True
+    session.open = session._index.start  # type: ignore[method-assign]
+    app = console(session)
+
+    async def reached(pilot: Any) -> None:
+        session.replay.go_to(last - 4_000_000_000)
+        while app.store.now_ns != last - 4_000_000_000 or not session._index.rates:
+            await pilot.pause(0.02)
+            app.frame()
+        await pilot.pause()
+        app.frame()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(120, 40), run_before=reached)
+    session.close()
 
 
 def test_fault(snap_compare: Any, console: Build) -> None:

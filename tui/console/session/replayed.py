@@ -54,12 +54,17 @@ class ReplaySession:
         """Take what has been played, and move the store to the instant shown."""
         messages = self._subscription.drain()
         store.apply(messages)
-        position = self.replay.position_ns
-        here = store.clocks.from_wall(self._index.utc_ns(position))
-        store.advance(here if here is not None else position)
+        store.advance(self._session_ns(store))
         self._recorded_verdicts = self._recorded_verdicts or any(isinstance(m, Verdicts) for m in messages)
         if not self._recorded_verdicts:
             store.apply(self._diagnosis.update(messages, store.now_ns))
+
+    def _session_ns(self, store: Store) -> int:
+        """The instant shown, on the session's clock: the recorder's own, where it ran on the same host."""
+        position = self.replay.position_ns
+        if store.clocks.is_of(self._index.host):
+            return position
+        return store.clocks.from_wall(self._index.utc_ns(position)) or position
 
     def state(self) -> ReplayState:
         """Where it stands."""
@@ -96,6 +101,7 @@ class _Index:
         self.rates: tuple[tuple[int, float], ...] = ()
         with Recording(path) as recording:
             self._utc_minus_mono = recording.utc_ns(0)
+            self.host = recording.origin.host
         self._path = path
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay-index", daemon=True)

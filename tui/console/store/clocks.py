@@ -30,6 +30,10 @@ class Clocks:
         own, reference = self._wall_minus_mono.get(host), self._wall_minus_mono.get(self._reference)
         return own - reference if own is not None and reference is not None else 0
 
+    def is_of(self, host: str) -> bool:
+        """Whether the session's clock is that of the host of this name."""
+        return self._reference is not None and self._reference.rpartition("-")[0] == host
+
     def from_wall(self, wall_ns: int) -> int | None:
         """The instant of the session's clock at a UTC time (ns since 1970)."""
         anchor = self._wall_minus_mono.get(self._reference or "")
