@@ -1,4 +1,5 @@
-"""Files that `guidellm benchmark --output-path FILE.json` writes: one report, one entry a load in `benchmarks`."""
+"""JSON reports of guidellm, one entry a load in `benchmarks`; since 0.8 `config.spec` says what was asked, before that
+`args` did."""
 
 from __future__ import annotations
 
@@ -29,22 +30,41 @@ def is_guidellm(document: Any) -> bool:
 
 def read_guidellm(path: Path, document: Mapping[str, Any]) -> BenchResult:
     """Read it. Raise UnreadableResult for a field that is missing."""
-    args = document.get("args")
-    arguments: Mapping[str, Any] = args if isinstance(args, dict) else {}
+    asked = _dict(document.get("config")).get("spec") or _dict(document.get("args"))
     return to_result(
         path,
         TOOL,
-        str(arguments.get("model") or ""),
-        f"data {msgspec.json.encode(arguments.get('data')).decode()}",
+        _model(document, asked),
+        _words(asked.get("data")),
         [_measurement(path, each) for each in document["benchmarks"]],
         DEFINITIONS,
     )
 
 
+def _model(document: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """The model: as asked for, else as the backend found it."""
+    backend = _dict(_dict(document["benchmarks"][0].get("config")).get("backend"))
+    return str(asked.get("model") or _dict(asked.get("backend")).get("model") or backend.get("model") or "")
+
+
+def _words(data: Any) -> str:
+    """What was asked, in words: the plain settings of each source of data."""
+    words: list[str] = []
+    for source in data if isinstance(data, list) else [data]:
+        plain = (
+            {k: v for k, v in source.items() if isinstance(v, str | int | float)} if isinstance(source, dict) else {}
+        )
+        words.append(", ".join(f"{key} {value}" for key, value in plain.items()) or str(source))
+    return "; ".join(words)
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _measurement(path: Path, benchmark: Mapping[str, Any]) -> Measurement:
     metrics = benchmark["metrics"]
-    config = benchmark.get("config") or {}
-    strategy = config.get("strategy") or benchmark.get("scheduler", {}).get("strategy") or {}
+    strategy = _dict(_dict(benchmark.get("config")).get("strategy"))
     streams = optional(strategy, "streams")
     rate = optional(strategy, "rate")
     totals = metrics.get("request_totals") or {}

@@ -1,4 +1,4 @@
-"""Result files of other tools. The samples follow each tool's published schema; their figures are made up."""
+"""Result files of other tools. Where no real file is named the sample follows the tool's published schema."""
 
 from __future__ import annotations
 
@@ -116,6 +116,16 @@ def test_guidellm(tmp_path):
     assert point.output_tokens_per_s == pytest.approx(440) and point.e2e_ms.p99 == pytest.approx(4500)
     assert (point.requests.finished, point.requests.failed) == (100, 4)
     assert "our TPOT" in result.definitions["itl_ms"]
+
+
+def test_a_real_report_of_guidellm_0_8_1():
+    """Two loads, measured against our own server on a CPU; cut down to what is read."""
+    result = read_any(Path(__file__).parent / "data" / "guidellm-0.8.1.json")
+    assert result.engine.model == "tiny-qwen3-moe"
+    assert "prompt_tokens 16, output_tokens 8" in result.workload.key
+    assert [(p.load, p.requests.finished) for p in result.points] == [("C=1", 4), ("C=2", 4)]
+    assert [p.output_tokens_per_s for p in result.points] == pytest.approx([12.835, 38.012], abs=0.001)
+    assert result.points[0].e2e_ms.p50 == pytest.approx(560.74, abs=0.01)
 
 
 def test_aiperf(tmp_path):
