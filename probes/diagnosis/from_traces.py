@@ -27,7 +27,7 @@ from probes.traces.classify import OpKind
 from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time, wire_times
 from probes.traces.load import TraceSet
 from probes.traces.match import Pairing
-from probes.traces.steps import Step, steps
+from probes.traces.steps import Step
 from probes.traces.trace import RankTrace
 
 _P2P = ("send", "recv")
@@ -37,7 +37,7 @@ _ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "herdscope": "Herdscope", "torch
 
 def evidence_from_traces(traces: TraceSet) -> Evidence:
     """Everything that these traces tell."""
-    rank_steps = [steps(trace) for trace in traces.ranks]
+    rank_steps = traces.steps
     window = decode_window(rank_steps) or common_window(traces)
     splits = [split_time(traces, i, window) for i in range(len(traces.ranks))]
     parallelism = _parallelism(traces)
@@ -255,7 +255,7 @@ def _hop_wire(traces: TraceSet, stages: int) -> dict[int, float]:
     found: dict[int, float] = {}
     for pairing in traces.matching.pairings:
         sender, receiver = _stage_of(traces, pairing.a), _stage_of(traces, pairing.b)
-        own = len(steps(traces.ranks[pairing.b]))
+        own = len(traces.steps[pairing.b])
         if pairing.ordered and receiver == sender + 1 and receiver < stages and own:
             found[sender] = max(found.get(sender, 0.0), _transfer(traces, pairing) / own / 1e9)
     return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
+
+_NAMES = 65536
 
 
 class OpKind(IntEnum):
@@ -29,6 +32,7 @@ _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _HOST_BLOCKED = re.compile(r"synchronize|cudaStreamWaitValue|cuStreamWaitValue", re.IGNORECASE)
 
 
+@lru_cache(maxsize=_NAMES)
 def op_kind(name: str) -> OpKind:
     """Class of a GPU operation. Communication is more than NCCL: symmetric memory, custom all-reduce, DeepEP."""
     if _COMM.search(name):
@@ -36,21 +40,30 @@ def op_kind(name: str) -> OpKind:
     return OpKind.MEMORY if _MEMORY.search(name) else OpKind.COMPUTE
 
 
+@lru_cache(maxsize=_NAMES)
 def is_expert(name: str) -> bool:
     """Whether this kernel computes experts (fused or grouped matrix products of an MoE layer)."""
     return op_kind(name) is OpKind.COMPUTE and bool(_EXPERT.search(name))
 
 
+@lru_cache(maxsize=_NAMES)
 def is_graph_launch(name: str) -> bool:
     """Whether this runtime call replays a CUDA graph: one launch, many kernels."""
     return bool(_GRAPH_LAUNCH.search(name))
 
 
+@lru_cache(maxsize=_NAMES)
 def is_launch(name: str) -> bool:
     """Whether this runtime call hands work to the GPU."""
     return bool(_LAUNCH.search(name))
 
 
+@lru_cache(maxsize=_NAMES)
 def is_host_blocked(name: str) -> bool:
     """Whether this runtime call keeps the host waiting for the GPU."""
     return bool(_HOST_BLOCKED.search(name))
+
+
+def is_told_apart(name: str) -> bool:
+    """Whether this runtime call matters by itself: it launches, or it keeps the host waiting."""
+    return is_launch(name) or is_host_blocked(name)

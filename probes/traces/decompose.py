@@ -21,7 +21,7 @@ from probes.traces import intervals
 from probes.traces.classify import OpKind
 from probes.traces.intervals import Intervals
 from probes.traces.load import TraceSet
-from probes.traces.steps import Step, steps
+from probes.traces.steps import Step
 from probes.traces.trace import RankTrace
 
 _SCHEDULER_MARKS = re.compile(
@@ -87,7 +87,7 @@ def split_time(traces: TraceSet, index: int, window: tuple[int, int]) -> TimeSpl
     shown = intervals.without(communicating, computing)
     wire = intervals.both(moving, shown)
     idle = intervals.without(intervals.without(whole, computing), communicating)
-    launching, scheduling = _host_reasons(trace)
+    launching, scheduling = _host_reasons(trace, traces.steps[index])
     launch = intervals.both(idle, launching)
     rest = intervals.without(idle, launching)
     host = intervals.both(rest, scheduling)
@@ -128,9 +128,8 @@ def wire_times(traces: TraceSet, index: int) -> Intervals:
     return intervals.of(moving)
 
 
-def _host_reasons(trace: RankTrace) -> tuple[Intervals, Intervals]:
+def _host_reasons(trace: RankTrace, rank_steps: Sequence[Step]) -> tuple[Intervals, Intervals]:
     """(the host was launching a micro-batch, the host was scheduling), where the GPU idles."""
-    rank_steps = steps(trace)
     working = intervals.without(trace.host_busy, trace.host_blocked)
     if not rank_steps:
         everything = np.array([(trace.span[0], trace.span[1])], dtype=np.int64)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import zlib
+from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+
+from probes.traces import classify
 
 
 class TraceError(ValueError):
@@ -77,30 +80,53 @@ class DeviceProperties(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class TraceFile(msgspec.Struct, gc=False, rename={"events": "traceEvents", "info": "distributedInfo"}):
-    """A decoded file. `cut` tells that it was cut off; `skipped` counts events that could not be read."""
+class Operators(NamedTuple):
+    """Host activity of one process that matters only as a whole: starts and lengths, microseconds."""
+
+    ts: array[float]
+    dur: array[float]
+
+
+class TraceFile(msgspec.Struct):
+    """A decoded file: its events, but operators only as host activity by process. `cut` tells that the file was cut
+    off; `skipped` counts events that could not be read."""
 
     events: list[Event]
+    operators: dict[int | str | None, Operators]
     info: DistributedInfo | None = None
     with_stack: int = 0
-    devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
+    devices: list[DeviceProperties] = []
     cut: bool = False
     skipped: int = 0
 
 
-class _RawFile(msgspec.Struct, rename={"events": "traceEvents"}):
+class _RawFile(msgspec.Struct, rename={"events": "traceEvents", "info": "distributedInfo"}):
     events: list[msgspec.Raw]
-    info: Any = msgspec.field(name="distributedInfo", default=None)
+    info: DistributedInfo | None = None
+    with_stack: int = 0
+    devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
 
 
-_FILE = msgspec.json.Decoder(TraceFile, strict=False)
-_LIST = msgspec.json.Decoder(list[Event], strict=False)
-_RAW_FILE = msgspec.json.Decoder(_RawFile)
-_RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+class _BareFile(msgspec.Struct, rename={"events": "traceEvents"}):
+    """The same, where what describes the file has an unknown shape."""
+
+    events: list[msgspec.Raw]
+
+
+_FILE = msgspec.json.Decoder(_RawFile, strict=False)
+_BARE = msgspec.json.Decoder(_BareFile)
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 _EVENT = msgspec.json.Decoder(Event, strict=False)
 _INFO = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)[^{}]*?"world_size"\s*:\s*(\d+)')
 _SALVAGE_TRIES = 64
 _CHUNK = 1 << 20
+_EVENTS_AT_A_TIME = 16384
+
+GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"))
+_KEPT = GPU | RUNTIME | {"user_annotation", "gpu_user_annotation", "overhead"}
+_KNOWN = _KEPT | {"cpu_op"}
 
 
 def read_file(path: Path) -> TraceFile:
@@ -120,16 +146,15 @@ def decode(data: bytes, name: str) -> TraceFile:
     if data.lstrip()[:1] not in (b"{", b"["):
         raise TraceError(f"{name}: not JSON; give a torch-profiler trace (.json or .json.gz)")
     try:
-        trace = _whole(data)
+        raw = _raw(data)
     except msgspec.ValidationError:
-        trace = _tolerant(data, name)
+        raise TraceError(f"{name}: JSON, but without a list of traceEvents; give a torch-profiler trace") from None
     except msgspec.DecodeError as error:
         salvaged = _salvage(data)
         if salvaged is None:
-            raise TraceError(
-                f"{name}: cut off or broken JSON, no event can be read ({error}); record it anew"
-            ) from None
-        trace, cut = salvaged, True
+            raise TraceError(f"{name}: cut off or broken, no event can be read ({error}); record it anew") from None
+        raw, cut = salvaged, True
+    trace = _sorted_out(raw)
     trace.cut = cut
     return trace
 
@@ -159,39 +184,55 @@ def _inflate(data: bytes, name: str) -> tuple[bytes, bool]:
     return text, cut
 
 
-def _whole(data: bytes) -> TraceFile:
+def _raw(data: bytes) -> _RawFile:
+    """Find the events without decoding them."""
     if data.lstrip()[:1] == b"[":
-        return TraceFile(events=_LIST.decode(data))
-    return _FILE.decode(data)
-
-
-def _tolerant(data: bytes, name: str) -> TraceFile:
-    """Read event by event and leave out those of another shape."""
+        return _RawFile(events=_LIST.decode(data))
     try:
-        if data.lstrip()[:1] == b"[":
-            raws, info = _RAW_LIST.decode(data), None
-        else:
-            whole = _RAW_FILE.decode(data)
-            raws, info = whole.events, whole.info
+        return _FILE.decode(data)
     except msgspec.ValidationError:
-        raise TraceError(f"{name}: JSON, but without a list of traceEvents; give a torch-profiler trace") from None
-    events: list[Event] = []
-    skipped = 0
-    for raw in raws:
-        try:
-            events.append(_EVENT.decode(raw))
-        except msgspec.DecodeError:
-            skipped += 1
-    known = info if isinstance(info, dict) else {}
-    rank, world = known.get("rank"), known.get("world_size")
-    return TraceFile(
-        events=events,
-        info=DistributedInfo(rank if isinstance(rank, int) else None, world if isinstance(world, int) else None),
-        skipped=skipped,
-    )
+        return _RawFile(events=_BARE.decode(data).events)
 
 
-def _salvage(data: bytes) -> TraceFile | None:
+def _sorted_out(raw: _RawFile) -> TraceFile:
+    """Decode some thousand events at a time and keep those that are needed one by one, each name once."""
+    trace = TraceFile(events=[], operators={}, info=raw.info, with_stack=raw.with_stack, devices=raw.devices)
+    names: dict[str, str] = {}
+    for start in range(0, len(raw.events), _EVENTS_AT_A_TIME):
+        for event in _decoded(raw.events[start : start + _EVENTS_AT_A_TIME], trace):
+            if event.ph != "X" and event.ph != "M":
+                continue
+            category = event.cat
+            if category not in _KNOWN:
+                category = category.lower()
+            if category == "cpu_op" or (category in RUNTIME and not classify.is_told_apart(event.name)):
+                own = trace.operators.get(event.pid)
+                if own is None:
+                    own = trace.operators[event.pid] = Operators(array("d"), array("d"))
+                own.ts.append(event.ts)
+                own.dur.append(event.dur)
+            elif category in _KEPT or event.ph == "M":
+                event.cat = category
+                event.name = names.setdefault(event.name, event.name)
+                trace.events.append(event)
+    return trace
+
+
+def _decoded(raws: list[msgspec.Raw], trace: TraceFile) -> list[Event]:
+    """Decode events together, or one by one when some have another shape: those are left out and counted."""
+    try:
+        return _EVENTS.decode(b"[" + b",".join(raws) + b"]")
+    except msgspec.DecodeError:
+        events = []
+        for raw in raws:
+            try:
+                events.append(_EVENT.decode(raw))
+            except msgspec.DecodeError:
+                trace.skipped += 1
+        return events
+
+
+def _salvage(data: bytes) -> _RawFile | None:
     """Read a cut file up to its last whole event; None when there is none."""
     tail = b"]" if data.lstrip()[:1] == b"[" else b"]}"
     end = len(data)
@@ -200,7 +241,7 @@ def _salvage(data: bytes) -> TraceFile | None:
         if end < 0:
             return None
         try:
-            trace = _whole(data[: end + 1] + tail)
+            trace = _raw(data[: end + 1] + tail)
         except msgspec.DecodeError:
             continue
         if trace.info is None and (found := _INFO.search(data[:65536])):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probes.traces import classify, identity
-from probes.traces.events import Args, Event, TraceFile
-from probes.traces.intervals import Intervals, Times, union
+from probes.traces.events import GPU, RUNTIME, Args, Event, Operators, TraceFile
+from probes.traces.intervals import Intervals, Times, joined, union
 from probes.traces.trace import UNKNOWN, Annotation, CommOp, GpuOps, Launches, RankTrace
 
-_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
-_RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"))
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _BLOCKING_MARKS = re.compile(r"^gloo:|^recv_res_dict|^mooncake:|barrier", re.IGNORECASE)
 _P2P_MARK = re.compile(r"^nccl:(send|recv) (\d+)(->|<-)(\d+)")
 _OP_WORDS = (
@@ -47,7 +48,7 @@ def _by_rank(events: list[Event]) -> list[tuple[str | None, list[Event]]]:
             labelled[label].append(event)
     if labelled:
         return [(label, labelled[label]) for label in sorted(labelled)]
-    gpu_pids = {event.pid for event in events if event.cat.lower() == "kernel"}
+    gpu_pids = {event.pid for event in events if event.cat == "kernel"}
     return _by_device(events, gpu_pids) if len(gpu_pids) > 1 else [(None, events)]
 
 
@@ -55,13 +56,13 @@ def _by_device(events: list[Event], gpu_pids: set[int | str | None]) -> list[tup
     """Split a merged file without labels: each GPU goes with the host process whose launches its kernels name."""
     launched: dict[Any, dict[Any, float]] = defaultdict(dict)
     for event in events:
-        if event.cat.lower() in _RUNTIME and event.args is not None and event.args.correlation is not None:
+        if event.cat in RUNTIME and event.args is not None and event.args.correlation is not None:
             launched[event.pid][event.args.correlation] = event.ts
     parts: list[tuple[str | None, list[Event]]] = []
     for number, gpu in enumerate(sorted(gpu_pids, key=str)):
         votes: dict[Any, int] = defaultdict(int)
         for event in events:
-            if event.pid == gpu and event.cat.lower() == "kernel" and event.args is not None:
+            if event.pid == gpu and event.cat == "kernel" and event.args is not None:
                 for pid, calls in launched.items():
                     at = calls.get(event.args.correlation)
                     votes[pid] += at is not None and at <= event.ts
@@ -71,7 +72,7 @@ def _by_device(events: list[Event], gpu_pids: set[int | str | None]) -> list[tup
 
 
 def _fold_one(file: TraceFile, source: str, label: str | None, events: list[Event], merged: bool) -> RankTrace | None:
-    gpu = [e for e in events if e.cat.lower() in _GPU and e.ph == "X" and e.dur >= 0]
+    gpu = [e for e in events if e.cat in GPU and e.ph == "X" and e.dur >= 0]
     if not gpu:
         return None
     gpu.sort(key=lambda e: e.ts)
@@ -90,7 +91,7 @@ def _fold_one(file: TraceFile, source: str, label: str | None, events: list[Even
         name=name_ids,
         names=list(names),
     )
-    calls = [e for e in events if e.cat.lower() in _RUNTIME and e.ph == "X"]
+    calls = [e for e in events if e.cat in RUNTIME and e.ph == "X"]
     calls.sort(key=lambda e: e.ts)
     launches = _launches([e for e in calls if classify.is_launch(e.name)])
     annotations = _annotations(events, "user_annotation")
@@ -118,7 +119,7 @@ def _fold_one(file: TraceFile, source: str, label: str | None, events: list[Even
         launches=launches,
         annotations=annotations,
         gpu_annotations=_annotations(events, "gpu_user_annotation"),
-        host_busy=_union_of(e for e in events if e.ph == "X" and (e.cat in _RUNTIME or e.cat == "cpu_op")),
+        host_busy=_host_busy(file, events, calls),
         host_blocked=_blocked(calls, annotations),
         profiler_overhead=_union_of(e for e in events if e.cat == "overhead" and e.ph == "X"),
     )
@@ -203,12 +204,28 @@ def _op_from(kernel: str) -> str:
 
 
 def _times(events: list[Event]) -> tuple[Times, Times]:
-    """Starts and ends in ns. Whole microseconds and the rest are scaled apart: since 1970 both exceed a double."""
-    microseconds = np.array([e.ts for e in events], dtype=np.float64)
-    whole = np.floor(microseconds)
-    start = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000.0).astype(np.int64)
-    duration = np.rint(np.array([e.dur for e in events], dtype=np.float64) * 1000.0).astype(np.int64)
-    return start, start + duration
+    """Starts and ends in ns."""
+    ts = np.array([e.ts for e in events], dtype=np.float64)
+    return _scaled(ts, np.array([e.dur for e in events], dtype=np.float64))
+
+
+def _scaled(ts: NDArray[np.float64], dur: NDArray[np.float64]) -> tuple[Times, Times]:
+    """Microseconds as ns. Whole ones and the rest are scaled apart: ns since 1970 do not fit a double."""
+    whole = np.floor(ts)
+    start = whole.astype(np.int64) * 1000 + np.rint((ts - whole) * 1000.0).astype(np.int64)
+    return start, start + np.rint(dur * 1000.0).astype(np.int64)
+
+
+def _host_busy(file: TraceFile, events: list[Event], calls: list[Event]) -> Intervals:
+    """When operators or runtime calls of these events' processes ran."""
+    pids = {event.pid for event in events}
+    own = [operators for pid, operators in file.operators.items() if pid in pids or len(file.operators) == 1]
+    busy = [_union_of(calls), *(union(*_scaled(*_arrays(operators))) for operators in own)]
+    return joined(*busy)
+
+
+def _arrays(operators: Operators) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.frombuffer(operators.ts, dtype=np.float64), np.frombuffer(operators.dur, dtype=np.float64)
 
 
 def _union_of(events: Iterable[Event]) -> Intervals:

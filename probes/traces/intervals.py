@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
-Intervals = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Times: TypeAlias = "NDArray[np.int64]"
+Intervals: TypeAlias = "NDArray[np.int64]"
 
 EMPTY: Intervals = np.zeros((0, 2), dtype=np.int64)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probes.traces.trace import UNKNOWN, CommOp, RankTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_SHIFT = 64
 _LEAST_AGREEMENT = 0.6

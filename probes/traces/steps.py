@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probes.traces.classify import OpKind
-from probes.traces.intervals import Times, total
+from probes.traces.intervals import Times, total, union
 from probes.traces.trace import Annotation, RankTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SGLANG = re.compile(r"^(?:herdscope )?step\[(\w+)(?:[ ,]+bs=(\d+))?(?:[ ,]+toks=(\d+))?")
 _VLLM = re.compile(r"^execute_context_(\d+)\((\d+)\)_generation_(\d+)\((\d+)\)")
@@ -71,8 +73,6 @@ def steps(trace: RankTrace) -> list[Step]:
         mine = chosen[bounds[number] : bounds[number + 1]] if bounds is not None else chosen[owner[chosen] == number]
         if not len(mine) or decode + prefill == 0:
             continue
-        mask = np.zeros(len(ops), dtype=np.bool_)
-        mask[mine] = True
         calls = set(ops.correlation[mine].tolist())
         found.append(
             Step(
@@ -82,7 +82,7 @@ def steps(trace: RankTrace) -> list[Step]:
                 host_end=mark.end,
                 start=int(ops.start[mine].min()),
                 end=int(ops.end[mine].max()),
-                compute=total(ops.busy(mask)),
+                compute=total(union(ops.start[mine], ops.end[mine])),
                 expert=int((ops.end[mine] - ops.start[mine])[ops.expert[mine]].sum()),
                 kernels=len(mine),
                 launches=len(calls),

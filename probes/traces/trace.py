@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from probes.traces.intervals import Intervals, Times, total, union
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 UNKNOWN = -1
 
