@@ -20,19 +20,23 @@ def claims(comparison: Comparison) -> list[str]:
     return [row.verdict for pair in comparison.pairs for row in pair.rows if row.verdict != "~"]
 
 
-@pytest.mark.parametrize("repetitions", [5, 8])
-def test_equal_runs_are_called_different_at_most_5_percent_of_the_time(repetitions):
-    """Any claim in any of the ten rows counts. The count is below 0.05 with room for chance: 1000 pairs, 3 sigma."""
-    rng = random.Random(repetitions)
-    false = sum(bool(claims(compare_runs([noisy(rng, repetitions), noisy(rng, repetitions)]))) for _ in range(1000))
-    assert false <= 50 + 3 * (1000 * 0.05 * 0.95) ** 0.5
+def test_equal_runs_are_called_different_at_most_5_percent_of_the_time():
+    """1000 pairs, any claim in any of five rows counts. The uncorrected p of a row shows that the test has its level,
+    so that the corrected count is not small for want of power."""
+    rng = random.Random(8)
+    false = raw = 0
+    for _ in range(1000):
+        comparison = compare_runs([noisy(rng, 8, (4,)), noisy(rng, 8, (4,))])
+        false += bool(claims(comparison))
+        raw += comparison.pairs[0].rows[0].p <= 0.05
     assert false <= 50
+    assert 30 <= raw <= 50 + 3 * (1000 * 0.05 * 0.95) ** 0.5
 
 
 def test_three_equal_runs_against_a_base_keep_the_level_too():
     rng = random.Random(3)
-    false = sum(bool(claims(compare_runs([noisy(rng, 8, (4,)) for _ in range(4)]))) for _ in range(300))
-    assert false <= 15 + 3 * (300 * 0.05 * 0.95) ** 0.5
+    false = sum(bool(claims(compare_runs([noisy(rng, 8, (4,)) for _ in range(4)]))) for _ in range(200))
+    assert false <= 10 + 3 * (200 * 0.05 * 0.95) ** 0.5
 
 
 def test_a_real_difference_is_found_with_its_sign_and_size():

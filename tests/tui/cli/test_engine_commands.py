@@ -155,7 +155,7 @@ def test_a_bench_that_is_ended_leaves_no_process(model: Path, how: signal.Signal
         _, said = bench.communicate(timeout=30)
     assert bench.returncode == (1 if how != signal.SIGKILL else -signal.SIGKILL)
     assert "Traceback" not in said
-    wait_until(lambda: not any(_alive(child) for child in children), 4)
+    wait_until(lambda: not any(_alive(child) for child in children), 20)
 
 
 def test_a_bench_whose_worker_dies_says_which_rank_and_why(model: Path):
@@ -173,7 +173,7 @@ def test_a_bench_whose_worker_dies_says_which_rank_and_why(model: Path):
     assert bench.returncode == 1
     assert "rank" in said.splitlines()[-1] and "SIGKILL" in said.splitlines()[-1]
     assert "Traceback" not in said
-    wait_until(lambda: not any(_alive(child) for child in children), 4)
+    wait_until(lambda: not any(_alive(child) for child in children), 20)
 
 
 def _engine_children(pid: int) -> list[psutil.Process]:
