@@ -17,16 +17,28 @@ class OpKind(IntEnum):
     MEMORY = 2
 
 
-_COMM = re.compile(
-    r"nccl|rccl|multimem|symm_mem|one_shot|two_shot|oneshot|twoshot|cross_device_reduce|custom_?all_?reduce|deep_?ep"
-    r"|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|trtllm_.*comm|quick_?reduce|mscclpp"
-    r"|memcpy ptop|internode|intranode::(dispatch|combine)",
-    re.IGNORECASE,
+_COMM = (
+    "nccl",
+    "rccl",
+    "multimem",
+    "symmmem",
+    "oneshot",
+    "twoshot",
+    "crossdevicereduce",
+    "allreduce",
+    "allgather",
+    "reducescatter",
+    "alltoall",
+    "deepep",
+    "nvshmem",
+    "quickreduce",
+    "mscclpp",
+    "memcpy ptop",
+    "internode",
+    "intranode",
 )
-_MEMORY = re.compile(r"^(memcpy|memset)\b", re.IGNORECASE)
-_EXPERT = re.compile(
-    r"moe|expert|grouped_?(gemm|mm)|group_?gemm|ptrgrouped|groupproblem|marlin_moe|silu_and_mul_masked", re.IGNORECASE
-)
+_EXPERT = ("moe", "expert", "groupedgemm", "groupedmm", "groupgemm", "ptrgrouped", "groupproblem", "siluandmulmasked")
+_MEMORY = ("memcpy", "memset")
 _GRAPH_LAUNCH = re.compile(r"graphlaunch", re.IGNORECASE)
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _HOST_BLOCKED = re.compile(r"synchronize|cudaStreamWaitValue|cuStreamWaitValue", re.IGNORECASE)
@@ -35,15 +47,17 @@ _HOST_BLOCKED = re.compile(r"synchronize|cudaStreamWaitValue|cuStreamWaitValue",
 @lru_cache(maxsize=_NAMES)
 def op_kind(name: str) -> OpKind:
     """Class of a GPU operation. Communication is more than NCCL: symmetric memory, custom all-reduce, DeepEP."""
-    if _COMM.search(name):
+    plain = _plain(name)
+    if any(word in plain for word in _COMM):
         return OpKind.COMM
-    return OpKind.MEMORY if _MEMORY.search(name) else OpKind.COMPUTE
+    return OpKind.MEMORY if plain.startswith(_MEMORY) else OpKind.COMPUTE
 
 
 @lru_cache(maxsize=_NAMES)
 def is_expert(name: str) -> bool:
     """Whether this kernel computes experts (fused or grouped matrix products of an MoE layer)."""
-    return op_kind(name) is OpKind.COMPUTE and bool(_EXPERT.search(name))
+    plain = _plain(name)
+    return any(word in plain for word in _EXPERT) and op_kind(name) is OpKind.COMPUTE
 
 
 @lru_cache(maxsize=_NAMES)
@@ -67,3 +81,8 @@ def is_host_blocked(name: str) -> bool:
 def is_told_apart(name: str) -> bool:
     """Whether this runtime call matters by itself: it launches, or it keeps the host waiting."""
     return is_launch(name) or is_host_blocked(name)
+
+
+def _plain(name: str) -> str:
+    """Lower case without underscores, so that one word finds all its spellings."""
+    return name.lower().replace("_", "")

@@ -6,9 +6,11 @@ up to the cut.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +109,13 @@ class _RawFile(msgspec.Struct, rename={"events": "traceEvents", "info": "distrib
     devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
 
 
+class _DecodedFile(msgspec.Struct, gc=False, rename={"events": "traceEvents", "info": "distributedInfo"}):
+    events: list[Event]
+    info: DistributedInfo | None = None
+    with_stack: int = 0
+    devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
+
+
 class _BareFile(msgspec.Struct, rename={"events": "traceEvents"}):
     """The same, where what describes the file has an unknown shape."""
 
@@ -114,6 +123,7 @@ class _BareFile(msgspec.Struct, rename={"events": "traceEvents"}):
 
 
 _FILE = msgspec.json.Decoder(_RawFile, strict=False)
+_SMALL = msgspec.json.Decoder(_DecodedFile, strict=False)
 _BARE = msgspec.json.Decoder(_BareFile)
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENTS = msgspec.json.Decoder(list[Event], strict=False)
@@ -122,6 +132,8 @@ _INFO = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)[^{}]*?
 _SALVAGE_TRIES = 64
 _CHUNK = 1 << 20
 _EVENTS_AT_A_TIME = 16384
+_AT_ONCE = 1 << 25
+"""Files of at most this many bytes are decoded in one go."""
 
 GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"))
@@ -145,6 +157,12 @@ def decode(data: bytes, name: str) -> TraceFile:
         raise TraceError(f"{name}: empty; was the profiler stopped before it wrote the trace?")
     if data.lstrip()[:1] not in (b"{", b"["):
         raise TraceError(f"{name}: not JSON; give a torch-profiler trace (.json or .json.gz)")
+    if len(data) <= _AT_ONCE and data.lstrip()[:1] == b"{":
+        with contextlib.suppress(msgspec.DecodeError):
+            small = _SMALL.decode(data)
+            trace = _sorted_out([small.events], TraceFile([], {}, small.info, small.with_stack, small.devices))
+            trace.cut = cut
+            return trace
     try:
         raw = _raw(data)
     except msgspec.ValidationError:
@@ -154,9 +172,8 @@ def decode(data: bytes, name: str) -> TraceFile:
         if salvaged is None:
             raise TraceError(f"{name}: cut off or broken, no event can be read ({error}); record it anew") from None
         raw, cut = salvaged, True
-    trace = _sorted_out(raw)
-    trace.cut = cut
-    return trace
+    trace = TraceFile([], {}, raw.info, raw.with_stack, raw.devices, cut)
+    return _sorted_out(_decoded(raw.events, trace), trace)
 
 
 def _inflate(data: bytes, name: str) -> tuple[bytes, bool]:
@@ -194,12 +211,11 @@ def _raw(data: bytes) -> _RawFile:
         return _RawFile(events=_BARE.decode(data).events)
 
 
-def _sorted_out(raw: _RawFile) -> TraceFile:
-    """Decode some thousand events at a time and keep those that are needed one by one, each name once."""
-    trace = TraceFile(events=[], operators={}, info=raw.info, with_stack=raw.with_stack, devices=raw.devices)
+def _sorted_out(batches: Iterable[list[Event]], trace: TraceFile) -> TraceFile:
+    """Keep the events that are needed one by one, each name once; fold operators into host activity."""
     names: dict[str, str] = {}
-    for start in range(0, len(raw.events), _EVENTS_AT_A_TIME):
-        for event in _decoded(raw.events[start : start + _EVENTS_AT_A_TIME], trace):
+    for batch in batches:
+        for event in batch:
             if event.ph != "X" and event.ph != "M":
                 continue
             category = event.cat
@@ -218,18 +234,22 @@ def _sorted_out(raw: _RawFile) -> TraceFile:
     return trace
 
 
-def _decoded(raws: list[msgspec.Raw], trace: TraceFile) -> list[Event]:
-    """Decode events together, or one by one when some have another shape: those are left out and counted."""
-    try:
-        return _EVENTS.decode(b"[" + b",".join(raws) + b"]")
-    except msgspec.DecodeError:
-        events = []
-        for raw in raws:
-            try:
-                events.append(_EVENT.decode(raw))
-            except msgspec.DecodeError:
-                trace.skipped += 1
-        return events
+def _decoded(raws: list[msgspec.Raw], trace: TraceFile) -> Iterator[list[Event]]:
+    """Decode some thousand events at a time; those of another shape are left out and counted."""
+    for start in range(0, len(raws), _EVENTS_AT_A_TIME):
+        batch = raws[start : start + _EVENTS_AT_A_TIME]
+        try:
+            yield _EVENTS.decode(b"[" + b",".join(batch) + b"]")
+        except msgspec.DecodeError:
+            yield list(_one_by_one(batch, trace))
+
+
+def _one_by_one(raws: list[msgspec.Raw], trace: TraceFile) -> Iterator[Event]:
+    for raw in raws:
+        try:
+            yield _EVENT.decode(raw)
+        except msgspec.DecodeError:
+            trace.skipped += 1
 
 
 def _salvage(data: bytes) -> _RawFile | None:
