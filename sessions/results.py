@@ -46,9 +46,10 @@ class BenchPoint(msgspec.Struct, frozen=True, kw_only=True):
     submission to first token; ITL each gap between a stream's tokens; TPOT (last - first token) / (tokens - 1) a
     request; e2e submission to last token. herd_index (H) and waves (N_eff) are means over scheduling instants of the
     slots' decode requests; occupancy is each stage's computing share of the window; power is mean watts a GPU.
-    `load` names the point: C=16, 3/s, trace. Under open arrivals (rate_per_s) concurrency is the most requests that were live at once. samples holds each
-    metric once a repetition; repetitions is its output_tokens_per_s. outputs_digest is the SHA-256 of all output
-    tokens in order of request: two runs with the same one produced the same tokens.
+    `load` names the point: C=16, 3/s, trace. Under open arrivals (rate_per_s) concurrency is the most requests that
+    were live at once. samples holds each metric once a repetition; repetitions is its output_tokens_per_s.
+    outputs_digest is the SHA-256 of all output tokens in order of request: two runs with the same one produced the
+    same tokens.
     """
 
     concurrency: int
