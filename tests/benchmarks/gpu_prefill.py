@@ -20,16 +20,23 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from engine import kernels
-from engine.kernels.fused.config import ExpertTiles, expert_tiles
+from engine.kernels.fused.config import ExpertTiles, PrefillTiles, expert_tiles
 from engine.kernels.fused.moe import down, gate_up
 from engine.kernels.fused.moe_blocks import sort_into_blocks
+from engine.kernels.fused.prefill import launch_prefill
 from tests.benchmarks.gpu_decode import Model, Shape, capture, replay_ms
 
 # (rows, cols, step, warps, stages)
-GATE_UP = [(64, 64, 64, 4, 4), (128, 64, 64, 4, 4), (128, 64, 64, 8, 4), (128, 128, 64, 8, 3), (128, 128, 64, 8, 4)]
+GATE_UP = [(128, 64, 64, 8, 4), (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 128, 32, 8, 6)]
 DOWN = [
-    (64, 128, 64, 4, 4), (128, 128, 64, 4, 4), (128, 128, 64, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
-    (64, 256, 64, 4, 4),
+    (128, 128, 64, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 128, 8, 3),
+]  # fmt: skip
+
+
+# (rows, span, warps, stages)
+ATTENTION = [
+    (128, 64, 8, 3), (128, 64, 8, 2), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3), (64, 64, 4, 3),
+    (64, 128, 4, 2), (256, 64, 8, 3),
 ]  # fmt: skip
 
 
@@ -123,8 +130,12 @@ def main() -> None:
         print(f"    {milliseconds:8.3f} ms  {backend.name}: {library[backend.name]:.0f} TFLOP/s")
     rates = {}
     if chosen.sweep:
-        print("tiles in use:", *expert_tiles(tokens * s.top_k, s.experts, s.hidden, s.inner))
+        print("tiles in use:", *expert_tiles(tokens * s.top_k, s.experts))
         rates = sweep(x, ids, (layer.gate_up, layer.down), expert_operations)
+        for shape in ATTENTION:
+            tiles = PrefillTiles(*shape)
+            milliseconds = timed(partial(launch_prefill, q, caches, table, context, start, scale, tiles))
+            rates[f"attention {tiles}"] = attention_operations / milliseconds / 1e9
         for name, rate in sorted(rates.items(), key=lambda item: -item[1]):
             print(f"    {rate:8.0f} TFLOP/s  {name}")
     if chosen.out:

@@ -76,15 +76,15 @@ def timed(work: Callable[[int], object], layers: int) -> float:
 
 def decode_variants(batch: int) -> Iterator[DecodeTiles]:
     usual = decode_tiles(batch * KV_HEADS).splits
-    for splits in sorted({max(1, usual // 2), usual, min(32, usual * 2)}):
+    for splits in sorted({usual, min(16, usual * 2)}):
         for span, warps, stages in [
-            (32, 2, 3),
-            (32, 4, 3),
-            (64, 2, 2),
+            (64, 4, 1),
             (64, 4, 2),
-            (64, 4, 3),
-            (128, 4, 2),
+            (128, 4, 1),
+            (128, 8, 1),
             (128, 8, 2),
+            (256, 8, 1),
+            (256, 8, 2),
         ]:
             yield DecodeTiles(splits, span, warps, stages)
 

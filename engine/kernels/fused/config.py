@@ -1,8 +1,12 @@
-"""Tile shapes of the matrix kernels by problem size, and where each was measured."""
+"""Tile shapes by problem size.
+
+Measured on an NVIDIA H200, 2026-11-30, with tests/benchmarks/gpu_tune.py and gpu_prefill.py (docs/kernels-notes.md has
+the figures). Nothing is tuned at run time: a captured graph and an eager call run the same kernels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,10 @@ class LinearTiles:
     step: int
     warps: int
     stages: int
+
+    def for_type(self, element_size: int) -> LinearTiles:
+        """The same bytes a stage for another type than the two-byte ones that were measured."""
+        return replace(self, step=max(16, self.step * 2 // element_size))
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,20 @@ class ExpertTiles:
     stages: int
     swap: bool
 
+    def for_type(self, element_size: int) -> ExpertTiles:
+        """The same bytes a stage for another type than the two-byte ones that were measured."""
+        return replace(self, step=max(16, self.step * 2 // element_size))
+
+
+@dataclass(frozen=True)
+class PrefillTiles:
+    """``rows`` of (token, head of a group) against ``span`` keys at a time."""
+
+    rows: int
+    span: int
+    warps: int
+    stages: int
+
 
 @dataclass(frozen=True)
 class DecodeTiles:
@@ -42,28 +64,32 @@ class DecodeTiles:
 
 
 def decode_tiles(programs: int) -> DecodeTiles:
-    """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 32."""
-    wanted = max(1, min(32, 132 // max(1, programs)))
-    return DecodeTiles(splits=1 << (wanted.bit_length() - 1), span=64, warps=4, stages=3)
+    """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 16."""
+    wanted = max(1, min(16, 132 // max(1, programs)))
+    return DecodeTiles(splits=1 << (wanted.bit_length() - 1), span=64, warps=4, stages=2)
+
+
+def prefill_tiles(wide: bool) -> PrefillTiles:
+    """The tile for two-byte types, or for ``wide`` float32, whose products run without the matrix units."""
+    return PrefillTiles(32, 32, 4, 3) if wide else PrefillTiles(256, 64, 8, 3)
 
 
 def linear_tiles(rows: int, depth: int, width: int) -> LinearTiles | None:
     """The tile for ``rows`` tokens, or None where the library's product is as fast."""
-    if rows > 32 or width > 16384 or depth % 128 != 0:
+    if rows > 32 or depth % 128 != 0:
         return None
-    if rows <= 8:
-        return (
-            LinearTiles(rows=8, cols=32, step=128, warps=2, stages=6)
-            if depth <= 2048
-            else LinearTiles(8, 16, 256, 4, 4)
-        )
-    return LinearTiles(rows=32, cols=64, step=128, warps=4, stages=4)
+    height = 8 if rows <= 8 else 16 if rows <= 16 else 32
+    if width < 4096:
+        return LinearTiles(rows=height, cols=16, step=512 if height == 32 else 256, warps=4, stages=4)
+    if width <= 16384 and height == 8:
+        return LinearTiles(rows=8, cols=32, step=128, warps=2, stages=6)
+    return LinearTiles(rows=max(16, height), cols=64, step=128, warps=4, stages=4)
 
 
-def expert_tiles(pairs: int, experts: int, width: int, depth: int) -> tuple[ExpertTiles, ExpertTiles]:
+def expert_tiles(pairs: int, experts: int) -> tuple[ExpertTiles, ExpertTiles]:
     """Tiles of the gate-and-up and of the down product for ``pairs`` of (token, expert) over ``experts`` experts.
 
-    ``width`` is the model's, ``depth`` the experts' inner size. Both products share the tile's rows.
+    Both products share the tile's rows. Measured at 2048 x 768 and 7168 x 2048.
     """
     load = pairs / experts
     if load <= 16:
@@ -72,8 +98,12 @@ def expert_tiles(pairs: int, experts: int, width: int, depth: int) -> tuple[Expe
             ExpertTiles(rows=rows, cols=32, step=128, warps=2, stages=5, swap=True),
             ExpertTiles(rows=rows, cols=64, step=128, warps=4, stages=4, swap=True),
         )
-    rows = 64 if load <= 96 else 128
+    if load <= 96:
+        return (
+            ExpertTiles(rows=64, cols=64, step=64, warps=8, stages=4, swap=False),
+            ExpertTiles(rows=64, cols=128, step=64, warps=8, stages=4, swap=False),
+        )
     return (
-        ExpertTiles(rows=rows, cols=64 if rows == 64 else 128, step=64, warps=8, stages=3, swap=False),
-        ExpertTiles(rows=rows, cols=128 if rows == 64 else 256, step=64, warps=8, stages=3, swap=False),
+        ExpertTiles(rows=128, cols=128, step=64, warps=8, stages=4, swap=False),
+        ExpertTiles(rows=128, cols=256, step=64, warps=8, stages=4, swap=False),
     )

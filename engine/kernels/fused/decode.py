@@ -12,18 +12,16 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.config import DecodeTiles, decode_tiles
-from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.launch import await_previous, launch_options
 from engine.kernels.fused.paging import LOG2E, merge, split_buffers
 
 
 @triton.jit
-def _normed(first, second, weight, half, inside, axis: tl.constexpr, D: tl.constexpr, eps):
-    """Both halves of one or more heads, normed over the head and rounded to their type."""
+def _normed(first, second, low, high, axis: tl.constexpr, D: tl.constexpr, eps):
+    """Both halves of one or more heads, normed over the head with weights ``low`` and ``high``, in their own type."""
     wide_first, wide_second = first.to(tl.float32), second.to(tl.float32)
     squares = tl.sum(wide_first * wide_first + wide_second * wide_second, axis=axis, keep_dims=True)
     factor = tl.rsqrt(squares / D + eps)
-    low = tl.load(weight + half, mask=inside, other=0.0).to(tl.float32)
-    high = tl.load(weight + D // 2 + half, mask=inside, other=0.0).to(tl.float32)
     return (wide_first * factor * low).to(first.dtype), (wide_second * factor * high).to(first.dtype)
 
 
@@ -78,15 +76,30 @@ def _decode_kernel(
     sequence = tl.program_id(0)
     kv_head = tl.program_id(1)
     split = tl.program_id(2)
-    release_next(PDL)
-    await_previous(PDL)
     head = tl.arange(0, TILE)
     active = head < GROUP
     half = tl.arange(0, HALF)
     dims = tl.arange(0, DIM)
     half_in = half < D // 2
     dims_in = dims < D
+    # The batch's tables and the weights are older than the kernel before this one: read while it still runs.
     context = tl.load(context_lens + sequence)
+    end = context
+    if FUSED:
+        end = tl.maximum(context - 1, 0)
+        slot = tl.load(slot_mapping + sequence).to(tl.int64)
+        turn = cos_sin + tl.load(positions + sequence).to(tl.int64) * D + half
+        cos = tl.load(turn, mask=half_in, other=0.0)
+        sin = tl.load(turn + D // 2, mask=half_in, other=0.0)
+        if NORM:
+            q_low = tl.load(q_weight + half, mask=half_in, other=0.0).to(tl.float32)
+            q_high = tl.load(q_weight + D // 2 + half, mask=half_in, other=0.0).to(tl.float32)
+            k_low = tl.load(k_weight + half, mask=half_in, other=0.0).to(tl.float32)
+            k_high = tl.load(k_weight + D // 2 + half, mask=half_in, other=0.0).to(tl.float32)
+    chunk = tl.cdiv(tl.cdiv(end, SPLITS), SPAN) * SPAN
+    first = split * chunk
+    last = tl.minimum(first + chunk, end)
+    await_previous(PDL)
     row = q + sequence.to(tl.int64) * q_stride
     q_at = row + (kv_head * GROUP + head)[:, None] * D + half[None, :]
     q_in = active[:, None] & half_in[None, :]
@@ -95,38 +108,29 @@ def _decode_kernel(
     peak = tl.full([TILE], float("-inf"), dtype=tl.float32)
     mass = tl.zeros([TILE], dtype=tl.float32)
     total = tl.zeros([TILE, DIM], dtype=tl.float32)
-    end = context
     if FUSED:
-        end = tl.maximum(context - 1, 0)
-        turn = cos_sin + tl.load(positions + sequence).to(tl.int64) * D + half
-        cos = tl.load(turn, mask=half_in, other=0.0)
-        sin = tl.load(turn + D // 2, mask=half_in, other=0.0)
         if NORM:
-            q_first, q_second = _normed(q_first, q_second, q_weight, half[None, :], half_in[None, :], 1, D, eps)
+            q_first, q_second = _normed(q_first, q_second, q_low[None, :], q_high[None, :], 1, D, eps)
         q_first, q_second = _rotated(q_first, q_second, cos[None, :], sin[None, :])
         if (split == 0) & (context > 0):
             k_at = row + (q_heads + kv_head) * D + half
-            k_first = tl.load(k_at, mask=half_in, other=0.0)
-            k_second = tl.load(k_at + D // 2, mask=half_in, other=0.0)
-            value = tl.load(row + (q_heads + kv_heads + kv_head) * D + dims, mask=dims_in, other=0.0)
+            new_first = tl.load(k_at, mask=half_in, other=0.0)
+            new_second = tl.load(k_at + D // 2, mask=half_in, other=0.0)
+            new_value = tl.load(row + (q_heads + kv_heads + kv_head) * D + dims, mask=dims_in, other=0.0)
             if NORM:
-                k_first, k_second = _normed(k_first, k_second, k_weight, half, half_in, 0, D, eps)
-            k_first, k_second = _rotated(k_first, k_second, cos, sin)
-            slot = tl.load(slot_mapping + sequence).to(tl.int64)
+                new_first, new_second = _normed(new_first, new_second, k_low, k_high, 0, D, eps)
+            new_first, new_second = _rotated(new_first, new_second, cos, sin)
             if slot >= 0:
                 block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
                 target = k_cache + block * k_block + offset * k_slot + kv_head * k_head + half
-                tl.store(target, k_first, mask=half_in)
-                tl.store(target + D // 2, k_second, mask=half_in)
-                tl.store(v_cache + block * v_block + offset * v_slot + kv_head * v_head + dims, value, mask=dims_in)
-            score = tl.sum(q_first.to(tl.float32) * k_first.to(tl.float32)[None, :], axis=1)
-            score += tl.sum(q_second.to(tl.float32) * k_second.to(tl.float32)[None, :], axis=1)
+                tl.store(target, new_first, mask=half_in)
+                tl.store(target + D // 2, new_second, mask=half_in)
+                tl.store(v_cache + block * v_block + offset * v_slot + kv_head * v_head + dims, new_value, mask=dims_in)
+            score = tl.sum(q_first.to(tl.float32) * new_first.to(tl.float32)[None, :], axis=1)
+            score += tl.sum(q_second.to(tl.float32) * new_second.to(tl.float32)[None, :], axis=1)
             peak = score * (scale * LOG2E)
             mass += 1.0
-            total += value.to(tl.float32)[None, :]
-    chunk = tl.cdiv(tl.cdiv(end, SPLITS), SPAN) * SPAN
-    first = split * chunk
-    last = tl.minimum(first + chunk, end)
+            total += new_value.to(tl.float32)[None, :]
     keys = k_cache + kv_head * k_head + half[None, :]
     values = v_cache + kv_head * v_head + dims[None, :]
     table = block_table + sequence.to(tl.int64) * table_stride
@@ -137,17 +141,18 @@ def _decode_kernel(
         offset = token % BLOCK_SIZE
         k_at = keys + (block * k_block + offset * k_slot)[:, None]
         k_in = held[:, None] & half_in[None, :]
-        score = tl.dot(q_first, tl.trans(tl.load(k_at, mask=k_in, other=0.0)), input_precision=PRECISION)
-        k_second_half = tl.load(k_at + D // 2, mask=k_in, other=0.0)
-        score = tl.dot(q_second, tl.trans(k_second_half), score, input_precision=PRECISION) * (scale * LOG2E)
+        v_in = held[:, None] & dims_in[None, :]
+        k_first = tl.load(k_at, mask=k_in, other=0.0)
+        k_second = tl.load(k_at + D // 2, mask=k_in, other=0.0)
+        value = tl.load(values + (block * v_block + offset * v_slot)[:, None], mask=v_in, other=0.0)
+        score = tl.dot(q_first, tl.trans(k_first), input_precision=PRECISION)
+        score = tl.dot(q_second, tl.trans(k_second), score, input_precision=PRECISION) * (scale * LOG2E)
         score = tl.where(held[None, :], score, float("-inf"))
         higher = tl.maximum(peak, tl.max(score, axis=1))
         weight = tl.exp2(score - higher[:, None])
         shrink = tl.exp2(peak - higher)
         mass = mass * shrink + tl.sum(weight, axis=1)
-        v_in = held[:, None] & dims_in[None, :]
-        value_tile = tl.load(values + (block * v_block + offset * v_slot)[:, None], mask=v_in, other=0.0)
-        total = tl.dot(weight.to(value_tile.dtype), value_tile, total * shrink[:, None], input_precision=PRECISION)
+        total = tl.dot(weight.to(value.dtype), value, total * shrink[:, None], input_precision=PRECISION)
         peak = higher
     rows = sequence.to(tl.int64) * q_heads + kv_head * GROUP + head
     out_in = active[:, None] & dims_in[None, :]

@@ -3,8 +3,10 @@
 Every kernel here calls ``await_previous`` in each program before it touches anything an earlier kernel wrote, and
 before it writes anything: the order of the stream is kept. What may run before that is the reading of weights.
 
-Short kernels call ``release_next`` at once, so that their successors are resident when they end. Those that stream
-weights call it after their last read: waiting programs would take room that keeps more of their own loads in flight.
+A kernel that calls ``release_next`` has its successor resident, its weights and tables read, when it ends. That pays
+before short kernels. It costs before one that streams weights in a single wave: programs placed while others still hold
+room end up several to a multiprocessor, so norms and attention leave it out; and while experts stream, programs that
+wait take room from loads in flight, so the experts' kernels call it after their last read.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ def _linear_kernel(
 ):
     col = tl.program_id(0) * COLS + tl.arange(0, COLS)
     held = tl.minimum(col, width - 1).to(tl.int64)
+    release_next(PDL)
     await_previous(PDL)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
@@ -49,7 +50,6 @@ def _linear_kernel(
             w_tile = tl.load(w_at + start, mask=left, other=0.0)
             x_tile = tl.load(x_at + start, mask=inside[:, None] & left, other=0.0)
         total = tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
-    release_next(PDL)
     target = out + row.to(tl.int64)[None, :] * out_stride + col[:, None]
     tl.store(target, total.to(out.dtype.element_ty), mask=(col < width)[:, None] & inside[None, :])
 
@@ -58,6 +58,7 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
     """``x`` [T, K] times ``weight`` [N, K] transposed, [T, N], by the kernel above whatever T is."""
     rows, depth = x.shape
     width = len(weight)
+    tiles = tiles.for_type(x.element_size())
     out = torch.empty(rows, width, dtype=dtype or x.dtype, device=x.device)
     if rows:
         _linear_kernel[(triton.cdiv(width, tiles.cols), triton.cdiv(rows, tiles.rows))](

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.launch import await_previous, launch_options
 from engine.kernels.fused.paging import LOG2E, find_sequence, merge, split_buffers, split_count
 
 
@@ -42,7 +42,6 @@ def _norm_rope_cache_kernel(
 ):
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
-    release_next(PDL)
     await_previous(PDL)
     half = tl.arange(0, HALF)
     inside = half < R // 2
@@ -157,7 +156,6 @@ def _latent_attention_kernel(
 ):
     tile = tl.program_id(0)
     split = tl.program_id(1)
-    release_next(PDL)
     await_previous(PDL)
     if DECODE:
         sequence = tile // tl.cdiv(HEADS, TILE)

@@ -215,11 +215,11 @@ def down(hidden: Tensor, weight: Tensor, blocks: Blocks, offset: int, tiles: Exp
 def moe_parts(x: Tensor, ids: Tensor, w_gate_up: Tensor, w_down: Tensor, expert_offset: int) -> Tensor:
     """See ``engine.kernels.moe_parts``."""
     tokens, k = ids.shape
-    local, width, inner = w_down.shape
+    local, width, _ = w_down.shape
     pairs = tokens * k
     if not pairs:
         return torch.empty(tokens, k, width, dtype=x.dtype, device=x.device)
-    first, second = expert_tiles(pairs, local, width, inner)
+    first, second = (tiles.for_type(x.element_size()) for tiles in expert_tiles(pairs, local))
     if pairs <= DIRECT_PAIRS:
         blocks = Blocks(ids, ids, pairs, direct=True)
     else:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.launch import await_previous, launch_options
 
 
 @triton.jit
@@ -15,7 +15,6 @@ def _norm_kernel(
     x, residual, weight, normed, total, x_stride, width, eps, ADD: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
-    release_next(PDL)
     cols = tl.arange(0, BLOCK)
     inside = cols < width
     scale = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
@@ -49,7 +48,6 @@ def _combine_kernel(
     PDL: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    release_next(PDL)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < width
     await_previous(PDL)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.launch import await_previous, launch_options
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -34,7 +34,6 @@ def _merge_kernel(
     partial, peak, mass, out, SPLITS: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, PDL: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
-    release_next(PDL)
     await_previous(PDL)
     split = tl.arange(0, SPLITS)
     cols = tl.arange(0, PAD)

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from engine.kernels.fused.config import PrefillTiles, prefill_tiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 from engine.kernels.fused.paging import LOG2E, find_sequence
 
@@ -136,22 +137,22 @@ def _prefill_kernel(
     tl.store(out + rows[:, None] * D + dims[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
-def prefill_attention(
+def launch_prefill(
     q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
+    caches: tuple[Tensor, Tensor],
     block_table: Tensor,
     context_lens: Tensor,
     query_start: Tensor,
     scale: float,
+    tiles: PrefillTiles,
 ) -> Tensor:
-    """See ``engine.kernels.prefill_attention``."""
+    """``prefill_attention`` with a given tile."""
+    k_cache, v_cache = caches
     kv_heads, dim = k_cache.shape[-2:]
     tokens, heads, _ = q.shape
     group = heads // kv_heads
     pad = triton.next_power_of_2(group)
-    tile, span, warps = (128, 64, 8) if q.dtype != torch.float32 else (32, 32, 4)
-    tile = max(tile, pad)
+    tile = max(tiles.rows, pad)
     sequences = len(context_lens)
     out = torch.zeros(tokens, heads, dim, dtype=q.dtype, device=q.device)
     if not tokens:
@@ -174,13 +175,27 @@ def prefill_attention(
         GROUP=group,
         GROUP_PAD=pad,
         TILE=tile,
-        SPAN=span,
+        SPAN=tiles.span,
         BLOCK_SIZE=k_cache.shape[1],
         D=dim,
         DIM=max(16, triton.next_power_of_2(dim)),
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=warps,
-        num_stages=3,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
         **launch_options(q),
     )
     return out
+
+
+def prefill_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    query_start: Tensor,
+    scale: float,
+) -> Tensor:
+    """See ``engine.kernels.prefill_attention``."""
+    tiles = prefill_tiles(q.dtype == torch.float32)
+    return launch_prefill(q, (k_cache, v_cache), block_table, context_lens, query_start, scale, tiles)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 
+# Heads of one token that a program takes.
+HEADS = 8
+
 
 @triton.jit
 def _qk_norm_rope_cache_kernel(
@@ -34,48 +37,54 @@ def _qk_norm_rope_cache_kernel(
     eps,
     D: tl.constexpr,
     HALF: tl.constexpr,
+    HEADS: tl.constexpr,
     NORM: tl.constexpr,
     PDL: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
+    head = (tl.program_id(1) * HEADS + tl.arange(0, HEADS))[:, None]
     release_next(PDL)
     await_previous(PDL)
-    half = tl.arange(0, HALF)
-    inside = half < D // 2
+    half = tl.arange(0, HALF)[None, :]
+    inside = (half < D // 2) & (head < q_heads + 2 * kv_heads)
+    is_q, is_v = head < q_heads, head >= q_heads + kv_heads
     source = qkv + token * qkv_stride + head * D + half
-    first = tl.load(source, mask=inside, other=0.0).to(tl.float32)
-    second = tl.load(source + D // 2, mask=inside, other=0.0).to(tl.float32)
-    if head < q_heads + kv_heads:
-        if NORM:
-            scale = tl.rsqrt((tl.sum(first * first) + tl.sum(second * second)) / D + eps)
-            weight = q_weight if head < q_heads else k_weight
-            # Rounded to the model's type between norm and rotation, as the unfused layers do.
-            first = (first * scale * tl.load(weight + half, mask=inside, other=0.0)).to(out.dtype.element_ty)
-            second = (second * scale * tl.load(weight + D // 2 + half, mask=inside, other=0.0)).to(out.dtype.element_ty)
-        row = cos_sin + tl.load(positions + token).to(tl.int64) * D + half
-        cos = tl.load(row, mask=inside, other=0.0)
-        sin = tl.load(row + D // 2, mask=inside, other=0.0)
-        rotated = first.to(tl.float32) * cos - second.to(tl.float32) * sin
-        second = second.to(tl.float32) * cos + first.to(tl.float32) * sin
-        first = rotated
-    else:
-        first = first.to(tl.float32)
-        second = second.to(tl.float32)
-    if head < q_heads:
-        target = out + (token * q_heads + head) * D + half
-        tl.store(target, first.to(out.dtype.element_ty), mask=inside)
-        tl.store(target + D // 2, second.to(out.dtype.element_ty), mask=inside)
-    else:
-        slot = tl.load(slot_mapping + token).to(tl.int64)
-        inside &= slot >= 0
+    raw_first = tl.load(source, mask=inside, other=0.0)
+    raw_second = tl.load(source + D // 2, mask=inside, other=0.0)
+    first, second = raw_first.to(tl.float32), raw_second.to(tl.float32)
+    if NORM:
+        factor = tl.rsqrt(tl.sum(first * first + second * second, axis=1, keep_dims=True) / D + eps)
+        low = tl.where(
+            is_q,
+            tl.load(q_weight + half, mask=half < D // 2, other=0.0),
+            tl.load(k_weight + half, mask=half < D // 2, other=0.0),
+        )
+        high = tl.where(
+            is_q,
+            tl.load(q_weight + D // 2 + half, mask=half < D // 2, other=0.0),
+            tl.load(k_weight + D // 2 + half, mask=half < D // 2, other=0.0),
+        )
+        # Rounded to the model's type between norm and rotation, as the unfused layers do.
+        first = (first * factor * low).to(raw_first.dtype).to(tl.float32)
+        second = (second * factor * high).to(raw_first.dtype).to(tl.float32)
+    row = cos_sin + tl.load(positions + token).to(tl.int64) * D + half
+    cos = tl.load(row, mask=half < D // 2, other=0.0)
+    sin = tl.load(row + D // 2, mask=half < D // 2, other=0.0)
+    turned_first = tl.where(is_v, raw_first, (first * cos - second * sin).to(raw_first.dtype))
+    turned_second = tl.where(is_v, raw_second, (second * cos + first * sin).to(raw_first.dtype))
+    target = out + (token * q_heads + head) * D + half
+    tl.store(target, turned_first, mask=inside & is_q)
+    tl.store(target + D // 2, turned_second, mask=inside & is_q)
+    slot = tl.load(slot_mapping + token).to(tl.int64)
+    if slot >= 0:
         block, offset = slot // block_size, slot % block_size
-        if head < q_heads + kv_heads:
-            target = k_cache + block * k_block + offset * k_slot + (head - q_heads) * k_head + half
-        else:
-            target = v_cache + block * v_block + offset * v_slot + (head - q_heads - kv_heads) * v_head + half
-        tl.store(target, first.to(k_cache.dtype.element_ty), mask=inside)
-        tl.store(target + D // 2, second.to(k_cache.dtype.element_ty), mask=inside)
+        target = k_cache + block * k_block + offset * k_slot + (head - q_heads) * k_head + half
+        is_k = inside & (head >= q_heads) & (head < q_heads + kv_heads)
+        tl.store(target, turned_first, mask=is_k)
+        tl.store(target + D // 2, turned_second, mask=is_k)
+        target = v_cache + block * v_block + offset * v_slot + (head - q_heads - kv_heads) * v_head + half
+        tl.store(target, turned_first, mask=inside & is_v)
+        tl.store(target + D // 2, turned_second, mask=inside & is_v)
 
 
 def qk_norm_rope_cache(
@@ -95,7 +104,7 @@ def qk_norm_rope_cache(
     q_heads = heads - 2 * kv_heads
     out = torch.empty(tokens, q_heads, dim, dtype=qkv.dtype, device=qkv.device)
     if tokens:
-        _qk_norm_rope_cache_kernel[(tokens, heads)](
+        _qk_norm_rope_cache_kernel[(tokens, triton.cdiv(heads, HEADS))](
             qkv,
             qkv if q_weight is None else q_weight,
             qkv if k_weight is None else k_weight,
@@ -114,6 +123,7 @@ def qk_norm_rope_cache(
             eps,
             D=dim,
             HALF=triton.next_power_of_2(dim // 2),
+            HEADS=HEADS,
             NORM=q_weight is not None,
             num_warps=1,
             **launch_options(qkv),

@@ -10,8 +10,16 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
+from engine.kernels.fused.config import LinearTiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.linear import skinny_linear
+from engine.kernels.fused.norm import add_rms_norm
+
+# Beyond so many elements a matrix product is faster than rereading each row for every few experts.
+FEW_ELEMENTS = 32 * 2048
+ROUTER_TILES = LinearTiles(rows=16, cols=16, step=256, warps=4, stages=4)
 
 
 @triton.jit
@@ -65,6 +73,11 @@ def add_norm_router(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See ``engine.kernels.add_norm_router``."""
     rows, width = x.shape
+    if x.numel() > FEW_ELEMENTS:
+        normed, total = add_rms_norm(x, residual, norm_weight, eps)
+        if rows > 512 or not router_weight.is_contiguous():
+            return normed, total, functional.linear(normed, router_weight).float()
+        return normed, total, skinny_linear(normed, router_weight, ROUTER_TILES, dtype=torch.float32)
     experts = len(router_weight)
     residual = residual.contiguous()
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
