@@ -1,14 +1,12 @@
-"""One request's life: waiting -> running (prefill, then decode) -> finished, and back to waiting when preempted."""
+"""One request's life: waiting -> running (prefill, then decode) -> finished, and back to waiting when preempted; and
+the group that it is in while it runs."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sessions.messages import FinishReason, RequestSpec
-
-if TYPE_CHECKING:
-    from engine.scheduler.slots import Group
 
 
 class State(Enum):
@@ -92,3 +90,45 @@ class Request:
     def output_tokens(self) -> int:
         """Tokens produced so far."""
         return len(self.tokens) - self.prompt_tokens
+
+
+class Group:
+    """Running requests by what they do next, each in the order in which they joined (dicts used as ordered sets)."""
+
+    __slots__ = ("decoding", "prefilling")
+
+    def __init__(self) -> None:
+        self.decoding: dict[Request, None] = {}
+        self.prefilling: dict[Request, None] = {}
+
+    @property
+    def live(self) -> int:
+        """Requests in this group."""
+        return len(self.decoding) + len(self.prefilling)
+
+    @property
+    def busy(self) -> bool:
+        """Whether submitted steps may still use these requests' rows and blocks."""
+        return False
+
+    def remove(self, request: Request) -> None:
+        """Take out one request that is here."""
+        if request in self.decoding:
+            del self.decoding[request]
+        else:
+            del self.prefilling[request]
+        request.group = None
+
+    def move_all(self, other: Group) -> None:
+        """Move everything to the end of `other`."""
+        for request in self.decoding:
+            request.group = other
+        for request in self.prefilling:
+            request.group = other
+        if other.decoding:
+            other.decoding.update(self.decoding)
+            self.decoding.clear()
+        else:
+            other.decoding, self.decoding = self.decoding, other.decoding
+        other.prefilling.update(self.prefilling)
+        self.prefilling.clear()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.plan import AdmitRow, AppendBlocks
 from engine.scheduler.blocks import FreeList, blocks_for
 from engine.scheduler.limits import Limits
-from engine.scheduler.request import Request, State
-from engine.scheduler.slots import Group, Slot
+from engine.scheduler.request import Group, Request, State
+from engine.scheduler.slots import Slot
 from engine.scheduler.waiting import WaitingQueue
 
 
