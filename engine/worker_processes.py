@@ -82,6 +82,8 @@ class WorkerProcesses:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, cores // world)))
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environment.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        # Each pair of ranks has a group of its own already, which is what this warning asks for.
+        environment.setdefault("TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "false")
         process = subprocess.Popen(
             [sys.executable, "-m", "engine.worker"],
             stdin=subprocess.DEVNULL,

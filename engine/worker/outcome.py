@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -61,10 +64,16 @@ class Reports:
 
     def _drain(self) -> None:
         assert self._queue is not None
-        while (outcome := self._queue.get()) is not None:
-            assert isinstance(outcome.end, torch.cuda.Event)
-            outcome.end.synchronize()
-            self._report(outcome)
+        try:
+            while (outcome := self._queue.get()) is not None:
+                assert isinstance(outcome.end, torch.cuda.Event)
+                outcome.end.synchronize()
+                self._report(outcome)
+        except Exception:
+            # A failed kernel shows here first; without this thread nobody would ever hear of a token again.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
 
     def _report(self, outcome: Outcome) -> None:
         plan = outcome.plan

@@ -180,7 +180,8 @@ class RankProcess:
         if stage.graphs is None and self._graphs_on:
             stage.graphs = DecodeGraphs(stage, min(self._loaded.engine.max_running, MAX_GRAPH_BATCH))
         # What was captured is kept while the knob is off, so that turning it back costs nothing.
-        stage.replays = self._graphs_on
+        # A replay does not tell which experts it chose.
+        stage.replays = self._graphs_on and self._counter is None
 
     def _switch(self, mode: str) -> ToDriver:
         state = self._loaded
@@ -200,6 +201,7 @@ class RankProcess:
         self._counter = ExpertCounter() if on else None
         if self._stage is not None:
             self._stage.decoder.routed = {} if on else None
+        self._set_graphs()
         return counted.counts()
 
     def _start_profile(self, folder: str) -> ToDriver:

@@ -102,7 +102,6 @@ class Bench:
         """Mean distinct experts a layer in decode steps of this batch size."""
         draw = random.Random(99)
         self._commands += 1
-        self.turn("cuda_graphs", False)
         specs = [
             RequestSpec(
                 id=f"{self._commands}-{number}",
@@ -125,7 +124,6 @@ class Bench:
                 self.executor.count_experts(True)
         counts = self.executor.count_experts(False)
         distinct = [value for rank in counts for value in rank.distinct.values()]
-        self.turn("cuda_graphs", True)
         return statistics.mean(distinct) if distinct else float("nan")
 
 

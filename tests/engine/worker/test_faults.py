@@ -47,11 +47,8 @@ def collect_until_dead(executor: DistributedExecutor, steps: int) -> WorkerDied:
     return caught.value
 
 
-@pytest.mark.parametrize("mode", ["pp", "ep"])
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize(("mode", "victim"), [("pp", 0), ("ep", 1)])
 def test_a_killed_rank_is_named_and_the_others_end(config: EngineConfig, mode: str, victim: int) -> None:
-    if (mode, victim) == ("ep", 0):
-        pytest.skip("the ranks of ep are alike")
     lines: list[LogLine] = []
     config = msgspec.structs.replace(config, knobs=Knobs(parallelism=mode))
     executor = DistributedExecutor(config, on_log=lines.append)
@@ -139,7 +136,6 @@ def test_one_executor_and_its_refusals(config: EngineConfig, tmp_path: Path) -> 
         ({"model": "no-such-model"}, CheckpointError, "neither a folder nor a preset"),
         ({"pp": 9}, ConfigError, "pp 9 is more than the model's 4 layers"),
         ({"memory_limit": 1000}, OutOfMemory, r"rank 0 needs [\d.]+ GiB for its weights and may use"),
-        ({"kv_blocks": 10**9}, OutOfMemory, "the cache needs 1000000000 blocks of 16 tokens"),
         ({"device": "cuda"}, ConfigError, "no CUDA device is visible"),
     ],
 )

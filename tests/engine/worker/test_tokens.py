@@ -56,8 +56,8 @@ def test_preemption_in_a_small_cache(
 def test_knobs_turned_at_random_moments(
     served: Served, family: str, expected: Outputs, requests: list[RequestSpec]
 ) -> None:
-    if served.config.pp == 1 and family != "qwen3-moe":
-        pytest.skip("one stage of one family is enough")
+    if served.config.pp != 2 or family != "qwen3-moe":
+        pytest.skip("once is enough: the knobs are the scheduler's")
     draw = random.Random(7)
 
     def turn(step: int, knobs: Knobs) -> Knobs:
@@ -76,7 +76,8 @@ def test_knobs_turned_at_random_moments(
 
 def test_parallelism_switched_at_random_moments(served: Served, expected: Outputs, requests: list[RequestSpec]) -> None:
     draw = random.Random(11)
-    switch_at = sorted(draw.sample(range(5, 60), 3))
+    switch_at = sorted(draw.sample(range(5, 40), 3))
+    shorter = [msgspec.structs.replace(spec, max_tokens=32) for spec in requests[:16]]
 
     def turn(step: int, knobs: Knobs) -> Knobs:
         if not switch_at or step < switch_at[0]:
@@ -85,8 +86,8 @@ def test_parallelism_switched_at_random_moments(served: Served, expected: Output
         other = "ep" if knobs.parallelism == "pp" else "pp"
         return msgspec.structs.replace(knobs, parallelism=other)
 
-    outputs, _ = served.generate(Knobs(async_depth=2, admission="rebalance"), requests, between=turn)
-    assert outputs == expected
+    outputs, _ = served.generate(Knobs(async_depth=2, admission="rebalance"), shorter, between=turn)
+    assert outputs == {spec.id: expected[spec.id][:32] for spec in shorter}
     assert not switch_at
 
 
