@@ -284,11 +284,15 @@ class DistributedExecutor:
                     f"{room.allowed_bytes / GIB:.3f} GiB; raise memory_fraction or memory_limit, or use more ranks"
                 )
         self._cache_blocks(min(room.cache_blocks for room in rooms))
-        self._frames.clear()
         switched = self._order(Switch(mode), Switched, SWITCH_S)
         self._layout = after
         self.last_switch = switched
-        self._capabilities = self._open_cache(min(done.cache_blocks for done in switched))
+        try:
+            self._capabilities = self._open_cache(min(done.cache_blocks for done in switched))
+        except OutOfMemory as error:
+            # The rows are forgotten by now, so this is no refusal any more.
+            self._processes.close(graceful_s=0.0)
+            raise WorkerDied(0, f"no room for the cache after switching to {mode}: {error}", None, None, []) from error
 
 
 def _refusal(failed: Failed) -> Exception:
