@@ -10,6 +10,7 @@ from probes.diagnosis.case import Case, build_case
 from probes.diagnosis.evidence import Evidence
 from probes.diagnosis.hypotheses import JUDGES
 from probes.diagnosis.metrics import HerdMetrics
+from probes.diagnosis.mix import mixed_gain, mixed_rate, prefill_in_the_mix
 from probes.diagnosis.replays import best_even_split, deepest_useful
 from probes.diagnosis.verdict import Verdict, ranked
 
@@ -29,7 +30,8 @@ class Bubble(msgspec.Struct, frozen=True, kw_only=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What was found. expected: tokens a second that the same stages would give the same requests, evenly split at the
-    best depth; replayed: what the replay of the measured times gives now, which tells how far it can be trusted."""
+    best depth, prefill included; replayed: what the replay of the measured times gives now, which tells how far it can
+    be trusted."""
 
     evidence: Evidence
     herd: HerdMetrics
@@ -55,17 +57,23 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if rate is None and case.cycle:
         rate = case.requests / case.cycle
     replayed = case.replays.rate(measured) if measured is not None and case.replays is not None else None
-    error = _LEAST_ERROR
-    if replayed is not None and rate:
-        error = max(error, min(_MOST_ERROR, abs(replayed.mid / rate - 1.0)))
+    expected = case.replays.rate(_best(measured)) if measured is not None and case.replays is not None else None
+    verdicts = [judge(case) for judge in JUDGES]
+    if prefill_in_the_mix(evidence):
+        verdicts = [_diluted(verdict) for verdict in verdicts]
+        replayed = mixed_rate(replayed, evidence) if replayed is not None else None
+        expected = mixed_rate(expected, evidence) if expected is not None else None
+    else:
+        error = abs(replayed.mid / rate - 1.0) if replayed is not None and rate else 0.0
+        verdicts = [_widened(verdict, max(_LEAST_ERROR, min(_MOST_ERROR, error))) for verdict in verdicts]
     return Diagnosis(
         evidence=evidence,
         herd=case.metrics,
-        verdicts=ranked([_widened(judge(case), error) for judge in JUDGES]),
+        verdicts=ranked(verdicts),
         cohorts=case.cohorts,
         cycle_s=case.cycle,
         measured_tokens_per_s=rate,
-        expected_tokens_per_s=case.replays.rate(_best(measured)) if measured is not None and case.replays else None,
+        expected_tokens_per_s=expected,
         replayed_tokens_per_s=replayed,
         bubble=_bubble(case),
     )
@@ -73,6 +81,14 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _best(measured: Measured) -> Measured:
     return best_even_split(measured, 1, deepest_useful(measured))
+
+
+def _diluted(verdict: Verdict) -> Verdict:
+    """Take prefill into account in the gain of what holds."""
+    if verdict.gain is None or verdict.verdict != "holds":
+        return verdict
+    note = "prefill is in the mix: the gain is that of decode at most"
+    return msgspec.structs.replace(verdict, gain=mixed_gain(verdict.gain), supports=[*verdict.supports, note])
 
 
 def _widened(verdict: Verdict, error: float) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 
@@ -12,10 +12,13 @@ from probes.diagnosis.rounds import samples
 from sessions import herd
 from sessions.herd import Metric
 
+UNEQUAL = 1.5
+"""Slowest stage over the mean beyond which lock-step says nothing."""
+
 
 class HerdMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """H, N_eff (waves), L, U and B; `why` gives the reason for each that is None, by its name. concurrency: mean live
-    decode requests. random_line: H that random placement exceeds one time in twenty."""
+    decode requests. random_line: H that random placement exceeds one time in twenty. limits: what to mind."""
 
     H: float | None
     waves: float | None
@@ -25,6 +28,7 @@ class HerdMetrics(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: float | None
     random_line: float | None
     why: dict[str, str] = {}
+    limits: list[str] = []
 
 
 def herd_metrics(evidence: Evidence) -> HerdMetrics:
@@ -58,7 +62,14 @@ def herd_metrics(evidence: Evidence) -> HerdMetrics:
         concurrency=concurrency,
         random_line=line.value,
         why={name: metric.why for name, metric in values.items() if metric.value is None},
+        limits=_limits(evidence, concurrency),
     )
+
+
+def _limits(evidence: Evidence, concurrency: float | None) -> list[str]:
+    if concurrency is not None and 2 <= round(concurrency) < evidence.stages:
+        return [f"{concurrency:.2g} requests on {evidence.stages} stages: at most so many stages can be busy at once"]
+    return []
 
 
 def _unseen(evidence: Evidence) -> str:
@@ -95,12 +106,32 @@ def _activity(evidence: Evidence, found: Sequence[SlotSample]) -> tuple[Metric, 
         return Metric(None, why), Metric(None, why)
     if any(span.prefill for span in evidence.spans) and not any(not span.prefill for span in evidence.spans):
         return Metric(None, "only prefill was seen"), Metric(None, "only prefill was seen")
+    spread = _spread(evidence)
+    if spread > UNEQUAL:
+        why = f"stages are unequal (the slowest takes {spread:.1f} times the mean): L is defined for equal ones"
+        return Metric(None, why), _utilisation(evidence)
     start, end = common_window(evidence.spans, stages)
     when = herd.activity(holding(evidence.spans, stages), start, end)
     if when is None:
         return Metric(None, "no stage held a micro-batch"), Metric(None, "no stage held a micro-batch")
     live = round(fmean(min(sum(s.sizes), stages) for s in found)) if found else stages
     return herd.lock_step(when, live, stages), herd.utilisation(when, stages)
+
+
+def _utilisation(evidence: Evidence) -> Metric:
+    start, end = common_window(evidence.spans, evidence.stages)
+    when = herd.activity(holding(evidence.spans, evidence.stages), start, end)
+    return herd.utilisation(when, evidence.stages) if when is not None else Metric(None, "no micro-batch was timed")
+
+
+def _spread(evidence: Evidence) -> float:
+    """The slowest stage's median GPU time over the mean of all stages; of its time held, where that is not known."""
+    times = []
+    for stage in range(evidence.stages):
+        mine = [span for span in evidence.spans if span.stage == stage]
+        times.append(median(s.end - s.start if s.compute is None else s.compute for s in mine))
+    mean = sum(times) / len(times)
+    return max(times) / mean if mean > 0 else 1.0
 
 
 def common_window(spans: Sequence[StageSpan], stages: int) -> tuple[int, int]:

@@ -47,7 +47,7 @@ def as_data(diagnosis: Diagnosis, scores: Sequence[Score] = ()) -> dict[str, Any
         ],
         "herd": {
             name: getattr(diagnosis.herd, name)
-            for name in ("H", "waves", "L", "U", "B", "concurrency", "random_line", "why")
+            for name in ("H", "waves", "L", "U", "B", "concurrency", "random_line", "why", "limits")
         },
         "micro_batches": _micro_batches(evidence.spans),
         "cohorts": list(diagnosis.cohorts),

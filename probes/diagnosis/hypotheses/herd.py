@@ -11,6 +11,8 @@ from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 FEW_WAVES = 0.6
 """Waves below this share of those that requests and slots allow are few."""
 LOCK_STEP = 0.5
+BURST, SPREAD = 0.5, 0.2
+"""Burst indices from which on, and up to which, token times alone decide."""
 
 FIX = Fix(
     herdscope="admission = capped, max_micro_batch = ceil(C / slots)",
@@ -28,6 +30,8 @@ def judge(case: Case) -> Verdict:
         return _refuted(case, ["one stage: there is nothing to stagger"], fix)
     if evidence.stages == 1 and evidence.parallelism == "pp":
         return _refuted(case, ["one stage: there is nothing to stagger"], fix)
+    if metrics.B is not None and not case.cohorts:
+        return _by_burst(case, metrics.B, fix)
     if metrics.waves is None or not case.cohorts:
         missing = metrics.why.get("waves", "sizes of the micro-batches")
         return Verdict(
@@ -90,6 +94,19 @@ def judge(case: Case) -> Verdict:
     )
 
 
+def _by_burst(case: Case, burst: float, fix: Fix) -> Verdict:
+    """From client token times alone: tokens that come in one burst a cycle are of one herd."""
+    text = f"burst B = {burst:.2f}: 0 is tokens spread over the cycle, 1 all at once"
+    if burst >= BURST:
+        gain = _gain_from_sizes((case.evidence.streams,), case.evidence.stages)
+        return Verdict(hypothesis="herd", verdict="holds", gain=gain, supports=[text], fix=fix)
+    if burst <= SPREAD:
+        return _refuted(case, [text], fix)
+    return Verdict(
+        hypothesis="herd", verdict="unknown", gain=None, supports=[text], missing="slot sizes, or spans", fix=fix
+    )
+
+
 def _refuted(case: Case, contradicts: list[str], fix: Fix) -> Verdict:
     return Verdict(hypothesis="herd", verdict="refuted", gain=refuted_gain(None), contradicts=contradicts, fix=fix)
 
@@ -118,7 +135,7 @@ def _gain(case: Case) -> tuple[Band, Band | None]:
     """(gain of the even split now, gain of it once graphs are on where it gains nothing now)."""
     measured = case.measured
     if measured is None:
-        return _gain_from_sizes(case), None
+        return _gain_from_sizes(case.cohorts, case.reachable), None
     assert case.replays is not None
     now = case.replays.gain(evenly_split(measured, case.reachable))
     if now.mid >= 1.02 or any(curve.launch_s == 0 for curve in measured.curves):
@@ -127,9 +144,9 @@ def _gain(case: Case) -> tuple[Band, Band | None]:
     return now, case.replays.gain(evenly_split(launched, case.reachable), launched)
 
 
-def _gain_from_sizes(case: Case) -> Band:
+def _gain_from_sizes(cohorts: tuple[int, ...], slots: int) -> Band:
     """Without stage times: the stage time's growth with the micro-batch, of a flat model up to a bare MoE one."""
-    largest, share = max(case.cohorts), -(-case.requests // case.reachable)
+    largest, share = max(cohorts), -(-sum(cohorts) // slots)
     curve = fit_curve(
         [StageSample(decode=largest, tau_s=1.0, graph=True)],
         generic_shape(PUBLISHED_EXPERTS, PUBLISHED_TOP_K, 24, False),
