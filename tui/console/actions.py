@@ -120,7 +120,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("screen.log", "6,l", "Engine log", "Screens", lambda o: o.show("log")),
     Action("help", "question_mark,f1", "Help", "Screens", lambda o: o.show_help(), "help", True),
     Action("commands", "ctrl+p", "Command palette", "Screens", lambda o: o.show_commands(), without_session=True),
-    Action("launcher", "n", "Another session: the launcher", "Screens", lambda o: o.open_launcher()),
+    Action("launcher", "n", "Another session (launcher)", "Screens", lambda o: o.open_launcher()),
     Action("quit", "q", "Quit, ending the engine started here", "Screens", lambda o: o.leave(), "quit", True),
     # Knobs
     Action("knob.async_depth.up", "d", "Async depth up", "Knobs", lambda o: o.control.step_depth(1)),
@@ -154,11 +154,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "verdict.apply", "v", "Apply the first verdict's fix", "Diagnosis", lambda o: o.apply_first_verdict(), "fix"
     ),
-    Action("profile", "f", "Profile a few steps, diagnose them", "Diagnosis", lambda o: o.profile()),
+    Action("profile", "f", "Profile, then diagnose it", "Diagnosis", lambda o: o.profile()),
     # Recording and replay
     Action("record", "r", "Record the session, or stop", "Recording", lambda o: o.toggle_recording(), "record"),
     Action("record.save", "F", "Save the last minutes", "Recording", lambda o: o.save_flight()),
-    Action("replay.look_back", "T", "Look back: replay the last minutes", "Recording", lambda o: o.look_back()),
+    Action("replay.look_back", "T", "Look back: replay until now", "Recording", lambda o: o.look_back()),
     Action("replay.live", "E", "Back to now", "Recording", lambda o: o.to_live()),
     Action("replay.back", "comma", "Replay: a frame back", "Recording", lambda o: o.seek(lambda r: r.step(-1))),
     Action("replay.step", "full_stop", "Replay: a frame on", "Recording", lambda o: o.seek(lambda r: r.step(1))),

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from sessions.replay import ReplayChannel
 
 INTERRUPT_WINDOW_S = 3.0
+MIN_WAIT_S = 0.01
+"""Left to keys and messages between two frames."""
 
 
 class ConsoleApp(App[int]):
@@ -91,6 +93,7 @@ class ConsoleApp(App[int]):
         self._recordings_folder = data / "sessions"
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
+        self._due_s = 0.0
         self._interrupted_at = -INTERRUPT_WINDOW_S
         self._fault_shown: object = None
         self._record_to = options.record
@@ -114,6 +117,7 @@ class ConsoleApp(App[int]):
         else:
             self._open(first)
         if self._clock:
+            self._due_s = time.monotonic()
             self.set_timer(self.frames.period_s, self._next_frame)
 
     # --- sessions --------------------------------------------------------------------------------------------------
@@ -174,7 +178,10 @@ class ConsoleApp(App[int]):
         started = time.perf_counter()
         self.frame()
         self.frames.drawn(self._backlog(), time.perf_counter() - started)
-        self.set_timer(self.frames.period_s, self._next_frame)
+        # Frames keep to a grid, whatever drawing takes; those that were missed are not made up for.
+        now, self._due_s = time.monotonic(), self._due_s + self.frames.period_s
+        self._due_s = max(self._due_s, now)
+        self.set_timer(max(MIN_WAIT_S, self._due_s - now), self._next_frame)
 
     def frame(self) -> None:
         """One frame: what has come goes into the store, then the panels that differ are drawn."""
@@ -246,6 +253,7 @@ class ConsoleApp(App[int]):
         if now - self._interrupted_at < INTERRUPT_WINDOW_S:
             self.leave()
             return
+        self._due_s = 0.0
         self._interrupted_at = now
         self.notify("Press Ctrl-C again to quit and end the engine", timeout=INTERRUPT_WINDOW_S)
 

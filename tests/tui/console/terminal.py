@@ -36,9 +36,11 @@ class Terminal:
         program = program or PROGRAM.format(chosen=chosen, tiny="model" not in chosen)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update({MARK: self.mark, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"})
-            os.execv(sys.executable, [sys.executable, "-c", program])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+            # Not the C environment: readline puts the size of the terminal that runs the tests there.
+            environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+            environment.update({MARK: self.mark, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"})
+            os.execve(sys.executable, [sys.executable, "-c", program], environment)
         self._raw = b""
         self._code: int | None = None
 

@@ -181,6 +181,20 @@ async def test_a_refusal_is_an_event_with_its_reason(console: Build) -> None:
         assert app.view.pending == {}
 
 
+async def test_a_refusal_shows_in_the_footer_for_a_while(console: Build) -> None:
+    session = knob_session(ok=False, reason="switching already")
+    app = console(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await drawn(pilot, app)
+        await pilot.press("d")
+        await drawn(pilot, app)
+        footer = app.screen.query_one("#footer")
+        assert "async_depth: switching already" in footer.render_line(0).text
+        session.now_ns += 5_000_000_000
+        await drawn(pilot, app)
+        assert "switching already" not in footer.render_line(0).text
+
+
 async def test_no_answer_is_an_event_too(console: Build) -> None:
     app = console(knob_session(silent=True))
     async with app.run_test(size=(120, 40)) as pilot:

@@ -10,6 +10,7 @@ from textual.strip import Strip
 
 from tui.console.draw.palette import (
     ACCENT_STRONG,
+    BAD,
     BADGE,
     BADGE_BAD,
     DIM,
@@ -24,18 +25,21 @@ from tui.console.draw.palette import (
 from tui.console.draw.row import Row
 from tui.console.draw.units import clock
 from tui.console.panels.panel import Panel
+from tui.console.store.events import Event
 from tui.console.store.store import Store
 from tui.console.view import View
 
 TABS = (
-    ("live", "screen.live"),
-    ("diagnosis", "screen.diagnosis"),
-    ("bench", "screen.bench"),
-    ("compare", "screen.compare"),
-    ("sessions", "screen.sessions"),
-    ("log", "screen.log"),
+    ("live", "live", "screen.live"),
+    ("diagnosis", "why", "screen.diagnosis"),
+    ("bench", "bench", "screen.bench"),
+    ("compare", "comp", "screen.compare"),
+    ("sessions", "rec", "screen.sessions"),
+    ("log", "log", "screen.log"),
 )
 NARROW = 100
+NEWS = ("refused", "alert", "note", "fault")
+NEWS_NS = 4_000_000_000
 
 
 class HeaderBar(Panel, can_focus=False):
@@ -100,17 +104,28 @@ class FooterBar(Panel, can_focus=False):
         self._entries = entries
 
     def key(self) -> Hashable:
-        return tuple(self._entries())
+        return (tuple(self._entries()), self._news())
+
+    def _news(self) -> Event | None:
+        """What was just refused or said: where no event log is in sight, it would be missed."""
+        events = self.store.events
+        newest = events[-1] if events else None
+        if newest is None or newest.category not in NEWS or self.store.now_ns - newest.t_ns > NEWS_NS:
+            return None
+        return newest
 
     def rows(self, width: int, height: int) -> list[Strip]:
         row = Row().add(" ")
-        for name, action in TABS if self._mode else ():
+        for name, short, action in TABS if self._mode else ():
             here = name == self._mode
-            shown = name if here or width >= NARROW else name[:4]
+            shown = name if here or width >= NARROW else short
             row.add(self.view.key_of(action), clickable(KEY, action))
             row.add(f" {shown}  ", clickable(STRONG if here else DIM, action))
         if self._mode:
             row.add("│ ", FAINT)
+        if news := self._news():
+            row.add(news.text, TEXT if news.category == "note" else BAD)
+            return [row.strip(width)]
         for action, key, title in self._entries():
             if row.width + len(key) + len(title) + 3 > width:
                 break

@@ -9,13 +9,14 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui.console.draw.bars import upright
-from tui.console.draw.palette import ACCENT, BAD, BADGE, DIM, FAINT, GOOD, KEY, STRONG, WARN, clickable
+from tui.console.draw.palette import ACCENT, BAD, DIM, FAINT, GOOD, KEY, STRONG, WARN, clickable
 from tui.console.draw.row import Row
 from tui.console.draw.units import clock
 from tui.console.panels.panel import Panel
 
 MARK_INKS = {"knob": WARN, "alert": BAD, "bench": GOOD, "verdict": ACCENT, "note": DIM}
 EDGE = 12
+SECOND_NS = 1_000_000_000
 
 
 class ReplayBar(Panel, can_focus=False):
@@ -50,12 +51,14 @@ class ReplayBar(Panel, can_focus=False):
         return [first.strip(width), self._marks_row(width, cells, span)]
 
     def _levels(self, cells: int, span: int) -> list[float]:
+        """Throughput of each cell (0 to 1): the largest of the seconds that it touches."""
         state = self.view.replay
         assert state is not None
         most = [0.0] * cells
         for t_ns, rate in state.rates:
-            column = (t_ns - state.start_ns) * cells // span
-            if 0 <= column < cells:
+            first = (t_ns - state.start_ns) * cells // span
+            last = (t_ns + SECOND_NS - 1 - state.start_ns) * cells // span
+            for column in range(max(0, first), min(cells - 1, last) + 1):
                 most[column] = max(most[column], rate)
         top = max(most, default=0.0) or 1.0
         return [value / top for value in most]
@@ -73,7 +76,7 @@ class ReplayBar(Panel, can_focus=False):
                 line[column] = "▲"
         for column, char in enumerate(line):
             row.add(char, MARK_INKS.get(marks[column].category, DIM) if char == "▲" else FAINT)
-        return row.add(" ").add(" REPLAY ", BADGE).strip(width)
+        return row.strip(width)
 
     def on_click(self, event: events.Click) -> None:
         cells = max(1, self.content_size.width - 2 * EDGE)

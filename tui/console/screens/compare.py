@@ -19,6 +19,8 @@ from tui.console.store.store import Store
 from tui.console.view import View
 
 NAME, FIGURE, RATIO, P = 24, 22, 20, 10
+NARROW, NARROW_FIGURE = 110, 9
+"""In a narrow terminal the runs' own intervals are left out."""
 VERDICT_INKS: dict[str, Style] = {"better": GOOD, "worse": BAD, "~": DIM}
 
 
@@ -47,6 +49,7 @@ class ComparePanel(TextPanel):
         results = self._runs.chosen()
         if len(results) < 2:
             return [text_line(width, " Mark two runs or more on screen 3 (enter).", DIM)]
+        figure = FIGURE if width >= NARROW else NARROW_FIGURE
         out = [self._headline(letter, run, width) for letter, run in zip("ABCD", results, strict=False)]
         try:
             comparison = compare_runs(results)
@@ -62,11 +65,12 @@ class ComparePanel(TextPanel):
             for cell in pair.rows:
                 if cell.load != load:
                     load = cell.load
-                    head = Row().add(f" {load}", ACCENT_STRONG).to(NAME).add(f"{'A':>{FIGURE}}{letter:>{FIGURE}}", DIM)
+                    head = Row().add(f" {load}", ACCENT_STRONG).to(NAME).add(f"{'A':>{figure}}{letter:>{figure}}", DIM)
                     out.append(head.add(f"{f'{letter} / A':>{RATIO}}{'p':>{P}}", DIM).strip(width))
                 row = Row().add(f"   {cell.name}", TEXT).add(f" {cell.unit}", DIM).to(NAME)
                 for side in (cell.base, cell.other):
-                    row.add(f"{_side(side.median, side.low, side.high):>{FIGURE}}", TEXT)
+                    shown = quantity(side.median) if figure < FIGURE else _side(side.median, side.low, side.high)
+                    row.add(f"{shown:>{figure}}", TEXT)
                 ink = VERDICT_INKS[cell.verdict]
                 row.add(f"{_ratio(cell.ratio, cell.ratio_low, cell.ratio_high):>{RATIO}}", ink)
                 row.add(f"{'' if cell.p_holm is None else f'{cell.p_holm:.3f}':>{P}}", ink)

@@ -56,7 +56,7 @@ class HelpScreen(ModalScreen[None]):
             if action.group != group:
                 group = action.group
                 text.append(f"{group}\n", ACCENT_STRONG)
-            text.append(f"  {self._view.key_of(action.id):>6}  ", KEY)
+            text.append(f" {self._view.key_of(action.id):>5}  ", KEY)
             text.append(f"{action.title}\n", TEXT)
         text.append("\n  tab moves between panels; lines and keys can be clicked.", DIM)
         return text

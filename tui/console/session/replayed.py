@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from tui.console.store.store import Store
 
 LOOK_AGAIN_S = 5.0
 JOIN_S = 2.0
-SAY_AGAIN_NS = 500_000_000
-"""How far the shown instant moves before it is diagnosed anew."""
+SAY_AGAIN_NS, SAY_AGAIN_S = 500_000_000, 1.0
+"""How far the shown instant moves, or how long new evidence waits, before it is diagnosed anew."""
 DIAGNOSED: tuple[type[Message], ...] = (EngineState, KnobState, QueueFrame, StageFrame)
 
 
@@ -143,14 +144,16 @@ class _Diagnosis:
         self._found: deque[Message] = deque()
         self._thread: threading.Thread | None = None
         self._at_ns = 0
+        self._begun_s = 0.0
         self._diagnoser: object = None
 
     def update(self, messages: list[Message], now_ns: int) -> list[Message]:
         """Take in messages; what has been found since the last call."""
         self._unfed.extend(message for message in messages if isinstance(message, DIAGNOSED))
         idle = self._thread is None or not self._thread.is_alive()
-        if idle and abs(now_ns - self._at_ns) >= SAY_AGAIN_NS and self._unfed:
-            self._at_ns = now_ns
+        moved = abs(now_ns - self._at_ns) >= SAY_AGAIN_NS
+        if idle and self._unfed and (moved or time.monotonic() - self._begun_s >= SAY_AGAIN_S):
+            self._at_ns, self._begun_s = now_ns, time.monotonic()
             todo = list(self._unfed)
             self._unfed.clear()
             self._thread = threading.Thread(target=self._work, args=(todo, now_ns), name="diagnosis", daemon=True)
