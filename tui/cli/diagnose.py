@@ -47,10 +47,10 @@ def diagnose(
             raise click.ClickException(f"{path}: no such file")
     try:
         diagnosis, scores = _diagnosed(files, stages, merged)
+        if swimlane is not None:
+            _draw(diagnosis, swimlane)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    if swimlane is not None:
-        _draw(diagnosis, swimlane)
     if as_json:
         print_json(as_data(diagnosis, scores))
     else:

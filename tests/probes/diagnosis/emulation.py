@@ -17,7 +17,7 @@ from engine.emulated.roofline import Split
 from engine.emulated.target import VirtualTarget
 from probes.diagnosis.diagnose import Diagnosis, diagnose
 from probes.diagnosis.from_messages import evidence_from_messages, gather
-from sessions.knobs import Knobs
+from sessions.knobs import KnobName, Knobs, KnobValue
 from sessions.messages import Message, RequestSpec, StageFrame
 
 SECOND_NS = 1_000_000_000
@@ -80,6 +80,16 @@ def _evenly_placed(even: bool) -> Iterator[None]:
 
 
 def _run(setup: Setup, warm_up_s: float, seconds: float) -> Run:
+    target = _started(setup)
+    _advance(target, warm_up_s)
+    heard: list[Message] = [target.engine, target.knobs]
+    heard += _advance(target, seconds)
+    target.close()
+    return Run(_rate(heard), heard)
+
+
+def _started(setup: Setup) -> VirtualTarget:
+    """The deployment with all its requests sent."""
     config = EngineConfig(
         model=setup.model,
         emulate=setup.hardware,
@@ -94,11 +104,17 @@ def _run(setup: Setup, warm_up_s: float, seconds: float) -> Run:
         target.submit(_requests(number, size))
         number += size
         _advance(target, setup.gap_s)
-    _advance(target, warm_up_s)
-    heard: list[Message] = [target.engine, target.knobs]
+    return target
+
+
+def turned(setup: Setup, knob: KnobName, value: KnobValue, seconds: float = 3.0) -> list[Message]:
+    """Everything heard of a session in which one knob is turned half way."""
+    target = _started(setup)
+    heard: list[Message] = [target.engine, target.knobs, *_advance(target, seconds)]
+    heard.append(target.turn(knob, value))
     heard += _advance(target, seconds)
     target.close()
-    return Run(_rate(heard), heard)
+    return heard
 
 
 def _rate(heard: Sequence[Message]) -> float:

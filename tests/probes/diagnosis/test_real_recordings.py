@@ -13,16 +13,16 @@ from probes.diagnosis.report import notes
 from probes.diagnosis.verdict import Verdict
 from probes.traces.load import load
 
-SGLANG = "sglang-pp2-h200/*.json.gz"
-GRAPHS = "vllm-pp2-h200/graphs.*.gz"
-EAGER = "vllm-pp2-h200/eager.*.gz"
+DATA = Path(__file__).resolve().parents[2] / "data"
+SGLANG = "traces/sglang-pp2-h200/*.json.gz"
+GRAPHS = "traces/vllm-pp2-h200/graphs.*.gz"
+EAGER = "traces/vllm-pp2-h200/eager.*.gz"
 
 
 @pytest.fixture(scope="module")
-def diagnoses(shared_data: Path) -> dict[str, Diagnosis]:
+def diagnoses() -> dict[str, Diagnosis]:
     return {
-        pattern: diagnose(evidence_from_traces(load(sorted(shared_data.glob(pattern)))))
-        for pattern in (SGLANG, GRAPHS, EAGER)
+        pattern: diagnose(evidence_from_traces(load(sorted(DATA.glob(pattern))))) for pattern in (SGLANG, GRAPHS, EAGER)
     }
 
 
@@ -83,16 +83,16 @@ def test_replayed_times_give_the_measured_throughput(diagnoses: dict[str, Diagno
         assert found.replayed_tokens_per_s.mid == pytest.approx(found.measured_tokens_per_s, rel=0.06)
 
 
-def test_a_single_rank_tells_what_is_missing(shared_data: Path) -> None:
-    path = sorted(shared_data.glob(SGLANG))[0]
+def test_a_single_rank_tells_what_is_missing() -> None:
+    path = sorted(DATA.glob(SGLANG))[0]
     found = diagnose(evidence_from_traces(load([path])))
     assert not found.causes
     assert _by_name(found)["herd"].verdict == "unknown"
     assert "other ranks" in _by_name(found)["interconnect"].missing
 
 
-def test_slots_of_a_scrape(shared_data: Path) -> None:
-    path = shared_data / "servers/sglang_metrics_pp2.txt"
+def test_slots_of_a_scrape() -> None:
+    path = DATA / "servers/sglang_metrics_pp2.txt"
     found = diagnose(evidence_from_scrape(path.read_text(), path.name))
     assert [verdict.hypothesis for verdict in found.causes] == ["herd"]
     assert found.cohorts == (15, 1)
@@ -101,8 +101,8 @@ def test_slots_of_a_scrape(shared_data: Path) -> None:
     assert _by_name(found)["interconnect"].verdict == "unknown"
 
 
-def test_a_scrape_without_stages_tells_nothing_of_the_herd(shared_data: Path) -> None:
-    path = shared_data / "servers/vllm_metrics_pp2.txt"
+def test_a_scrape_without_stages_tells_nothing_of_the_herd() -> None:
+    path = DATA / "servers/vllm_metrics_pp2.txt"
     found = diagnose(evidence_from_scrape(path.read_text(), path.name))
     assert not found.causes
     assert any("nothing by stage" in blind for blind in found.evidence.cannot_see)
