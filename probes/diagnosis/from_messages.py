@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import msgspec
 
@@ -38,6 +39,12 @@ class Gathered(msgspec.Struct, kw_only=True):
         elif isinstance(message, KnobState):
             self.knobs = message
 
+    def forget(self, before_ns: int) -> None:
+        """Let go of frames from before an instant."""
+        self.stage_frames = [frame for frame in self.stage_frames if frame.t_ns >= before_ns]
+        self.queue_frames = [frame for frame in self.queue_frames if frame.t_ns >= before_ns]
+        self.token_frames = [frame for frame in self.token_frames if frame.t_ns >= before_ns]
+
 
 def gather(messages: Iterable[Message]) -> Gathered:
     """Sort out the messages of one stretch."""
@@ -61,6 +68,9 @@ def evidence_from_messages(gathered: Gathered, source: Source = "spans", stages:
     times = rank_times(spans, count, parallelism, labels)
     only_tokens = not spans and not slots
     token_times, streams = _tokens(gathered.token_frames)
+    running = [frame.running for frame in gathered.queue_frames if frame.running]
+    if running:
+        streams = round(fmean(running))
     return Evidence(
         source="tokens" if only_tokens else ("slots" if not spans else source),
         engine="herdscope",

@@ -9,6 +9,8 @@ from probes.diagnosis.from_messages import Gathered
 from sessions.knobs import Knobs
 from sessions.messages import EngineState, KnobState, Message, StageFrame
 
+WINDOW_NS = 20_000_000_000
+"""What is kept of a long stretch: its last 20 to 40 s say all, and an hour of spans would not fit in memory."""
 _SETTLE_NS = 200_000_000
 """After a knob change the pipeline still holds micro-batches of before: spans of the first 0.2 s are left out."""
 
@@ -26,7 +28,7 @@ def phases(messages: Iterable[Message]) -> Iterator[Phase]:
     """Cut a session's messages where knobs change; stretches without any measurement are left out."""
     current = Gathered()
     start = end = 0
-    settled = 0
+    settled = forgotten = 0
     for message in messages:
         if isinstance(message, KnobState) and current.knobs is not None and message.knobs != current.knobs.knobs:
             if _measured(current):
@@ -39,6 +41,9 @@ def phases(messages: Iterable[Message]) -> Iterator[Phase]:
         if not isinstance(message, EngineState | KnobState):
             start = start or message.t_ns
             end = message.t_ns
+            if end - forgotten > 2 * WINDOW_NS:
+                forgotten = end - WINDOW_NS
+                current.forget(forgotten)
     if _measured(current):
         yield Phase(current.knobs.knobs if current.knobs is not None else None, start, end, current)
 

@@ -57,6 +57,7 @@ def judge(case: Case) -> Verdict:
     bound = False
     for stage in range(case.evidence.stages):
         mine = [span for span in case.steady if span.stage == stage]
+        mine = [span for span in mine if case.cohorts and span.decode == max(case.cohorts)] or mine
         if mine:
             share, text, stage_bound = _stage(stage, mine)
             bound |= stage_bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.emulated.band import Band
@@ -13,7 +14,7 @@ from probes.diagnosis.from_messages import evidence_from_messages, gather
 from probes.diagnosis.from_recording import diagnose_recording
 from probes.diagnosis.from_tokens import TokenFileError, evidence_from_tokens
 from probes.diagnosis.live import LEAST_NS, LiveDiagnoser
-from probes.diagnosis.phases import phases
+from probes.diagnosis.phases import WINDOW_NS, phases
 from probes.diagnosis.score import Score
 from sessions.codec import decode, encode
 from sessions.knobs import Knobs
@@ -162,3 +163,14 @@ def test_a_recording_is_diagnosed_like_its_messages(session: list[Message], tmp_
     assert found.evidence.source == "recording"
     assert not found.causes
     assert [score.kept for score in scores] == [True]
+
+
+def test_of_a_long_stretch_only_the_end_is_kept(session: list[Message]) -> None:
+    frames = [m for m in session if isinstance(m, QueueFrame)][:25]
+    hours = [
+        msgspec.structs.replace(frame, t_ns=frame.t_ns + n * 3 * SECOND_NS) for n in range(400) for frame in frames
+    ]
+    (phase,) = phases(hours)
+    kept = phase.gathered.queue_frames
+    assert kept[-1] == hours[-1]
+    assert WINDOW_NS <= kept[-1].t_ns - kept[0].t_ns <= 2 * WINDOW_NS + 3 * SECOND_NS
