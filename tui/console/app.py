@@ -26,18 +26,9 @@ from tui.console.panels.replay_bar import ReplayBar
 from tui.console.profiles import Profiles
 from tui.console.recordings import Recordings
 from tui.console.runs import Runs
-from tui.console.screens.ask_time import AskTime
-from tui.console.screens.bench import BenchScreen
-from tui.console.screens.bench_dialog import BenchDialog
-from tui.console.screens.compare import CompareScreen
-from tui.console.screens.diagnosis import DiagnosisScreen
-from tui.console.screens.fault import FaultDialog
-from tui.console.screens.help import HelpScreen
 from tui.console.screens.launcher import LauncherScreen
-from tui.console.screens.live import LiveScreen
-from tui.console.screens.log import LogScreen
+from tui.console.screens.modes import MODES, screen_of
 from tui.console.screens.screen import ConsoleScreen
-from tui.console.screens.sessions import SessionsScreen
 from tui.console.session.bench_runner import BenchRequest
 from tui.console.session.choices import from_choice, from_options
 from tui.console.session.gpus_here import gpu_names
@@ -49,6 +40,8 @@ from tui.console.view import View
 
 if TYPE_CHECKING:
     from sessions.replay import ReplayChannel
+    from tui.console.screens.diagnosis import DiagnosisScreen
+    from tui.console.screens.sessions import SessionsScreen
 
 INTERRUPT_WINDOW_S = 3.0
 MIN_WAIT_S = 0.01
@@ -103,12 +96,10 @@ class ConsoleApp(App[int]):
     def on_mount(self) -> None:
         self.set_keymap(self.options.keymap)
         self.add_mode("launcher", lambda: self._launcher)
-        self.add_mode("live", functools.partial(LiveScreen, self.store, self.view))
-        self.add_mode("diagnosis", functools.partial(DiagnosisScreen, self.store, self.view))
-        self.add_mode("bench", functools.partial(BenchScreen, self.store, self.view, self.runs))
-        self.add_mode("compare", functools.partial(CompareScreen, self.store, self.view, self.runs))
-        self.add_mode("sessions", functools.partial(SessionsScreen, self.store, self.view, self._recordings_folder))
-        self.add_mode("log", functools.partial(LogScreen, self.store, self.view))
+        for mode in MODES:
+            self.add_mode(
+                mode, functools.partial(screen_of, mode, self.store, self.view, self.runs, self._recordings_folder)
+            )
         if self._guard is not None:
             self._guard.start()
         first = self._first or from_options(self.options)
@@ -218,6 +209,8 @@ class ConsoleApp(App[int]):
         if fault is self._fault_shown:
             return
         self._fault_shown = fault
+        from tui.console.screens.fault import FaultDialog
+
         if isinstance(self.screen, FaultDialog):
             self.screen.dismiss(False)
         if fault is not None:
@@ -266,6 +259,8 @@ class ConsoleApp(App[int]):
 
     def show_help(self) -> None:
         """The help of this screen and of the focused panel."""
+        from tui.console.screens.help import HelpScreen
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.view, self.screen))
 
@@ -281,6 +276,8 @@ class ConsoleApp(App[int]):
         elif self.benchmarks.running:
             self.notify("A benchmark is running already: x on the benchmark screen cancels it")
         else:
+            from tui.console.screens.bench_dialog import BenchDialog
+
             self.push_screen(BenchDialog(self.benchmarks.last), lambda request: self._measure(address, request))
 
     def _measure(self, address: str, request: BenchRequest | None) -> None:
@@ -360,6 +357,8 @@ class ConsoleApp(App[int]):
     def ask_time(self) -> None:
         """Go to a time of the recording."""
         if self.sessions.replay is not None:
+            from tui.console.screens.ask_time import AskTime
+
             self.push_screen(AskTime(), self._go_to_seconds)
 
     def _go_to_seconds(self, seconds: float | None) -> None:

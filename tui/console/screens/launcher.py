@@ -12,7 +12,6 @@ from textual.message import Message
 from tui.console.draw.palette import DIM, KEY, STRONG, TEXT, WARN
 from tui.console.draw.row import Row
 from tui.console.panels.list_panel import ListPanel
-from tui.console.screens.ask_path import AskPath
 from tui.console.screens.screen import ConsoleScreen
 from tui.console.session.choices import Choice, choices
 from tui.console.store.store import Store
@@ -129,6 +128,8 @@ class LauncherScreen(ConsoleScreen):
         if choice.unavailable:
             self.notify(choice.unavailable, severity="warning")
         elif choice.asks:
+            from tui.console.screens.ask_path import AskPath
+
             self.app.push_screen(AskPath(choice.asks), lambda path: self._answered(choice, path))
         else:
             self.post_message(self.Picked(choice))

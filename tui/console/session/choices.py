@@ -1,4 +1,7 @@
-"""What the launcher offers, and the session that each choice opens."""
+"""What the launcher offers, and the session that each choice opens.
+
+Each kind of session is imported when it is opened, so that the first screen is there at once.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,6 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig
 from tui.console.options import ConsoleOptions
-from tui.console.session.attached import AttachedSession
-from tui.console.session.launched import LaunchedSession
-from tui.console.session.own import OwnSession
 from tui.console.session.session import Session
 
 EMULATED_HARDWARE = "8x-rtx-pro-6000"
@@ -69,6 +69,7 @@ def choices(gpus: list[str], concurrency: int) -> list[Choice]:
 def own_session(chosen: dict[str, object], concurrency: int) -> Session:
     """An engine of our own with the defaults of this machine. Raise click.UsageError for what cannot work here."""
     from tui.cli.engine_defaults import resolve
+    from tui.console.session.own import OwnSession
 
     config = resolve(dict(chosen))
     return OwnSession(config, concurrency, prepare_model="model" not in chosen)
@@ -79,8 +80,12 @@ def from_options(options: ConsoleOptions) -> Session | None:
     if options.engine is not None:
         return own_from(options.engine, options)
     if options.attach is not None:
+        from tui.console.session.attached import AttachedSession
+
         return AttachedSession(options.attach, options.broker)
     if options.launch:
+        from tui.console.session.launched import LaunchedSession
+
         return LaunchedSession(options.launch)
     if options.recording is not None:
         return recorded(str(options.recording))
@@ -89,6 +94,8 @@ def from_options(options: ConsoleOptions) -> Session | None:
 
 def own_from(config: EngineConfig, options: ConsoleOptions) -> Session:
     """An engine of our own, as configured."""
+    from tui.console.session.own import OwnSession
+
     return OwnSession(config, options.concurrency, prepare_model=options.prepare_model)
 
 
@@ -96,7 +103,11 @@ def from_choice(choice: Choice, path: str) -> Session:
     """The session that a choice opens; `path` answers what the choice asks for. Raise what the opening raises."""
     if choice.open is not None:
         return choice.open()
-    return AttachedSession(path) if choice.asks == "socket" else recorded(path)
+    if choice.asks == "recording":
+        return recorded(path)
+    from tui.console.session.attached import AttachedSession
+
+    return AttachedSession(path)
 
 
 def recorded(path: str) -> Session:

@@ -12,8 +12,6 @@ from sessions.clock import source_id
 from sessions.messages import EngineState, KnobState, Message, QueueFrame, StageFrame, Verdicts
 from sessions.recording.errors import RecordingError
 from sessions.recording.markers import Mark
-from sessions.recording.reader import Recording
-from sessions.replay import ReplayChannel
 from tui.console.session.replay_state import ReplayState
 from tui.console.store.store import Store
 
@@ -37,6 +35,8 @@ class ReplaySession:
     channel: Channel | None = None
 
     def __init__(self, path: Path, title: str = "") -> None:
+        from sessions.replay import ReplayChannel  # costs sqlite and numpy: only where a recording is opened
+
         self.title = title or path.name
         self.failure: str | None = None
         self.replay = ReplayChannel(path, on_error=self._failed)
@@ -98,6 +98,8 @@ class _Index:
     """Marks and rollups of the recording, read in a thread and again while it grows."""
 
     def __init__(self, path: Path) -> None:
+        from sessions.recording.reader import Recording
+
         self.marks: tuple[Mark, ...] = ()
         self.rates: tuple[tuple[int, float], ...] = ()
         with Recording(path) as recording:
@@ -122,6 +124,8 @@ class _Index:
             self._thread.join(JOIN_S)
 
     def _run(self) -> None:
+        from sessions.recording.reader import Recording
+
         growing = True
         while growing and not self._stop.is_set():
             try:
