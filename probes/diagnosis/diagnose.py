@@ -58,7 +58,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         rate = case.requests / case.cycle
     replayed = case.replays.rate(measured) if measured is not None and case.replays is not None else None
     expected = case.replays.rate(_best(measured)) if measured is not None and case.replays is not None else None
-    verdicts = [judge(case) for judge in JUDGES]
+    verdicts = [_unsure(judge(case), evidence) for judge in JUDGES]
     if prefill_in_the_mix(evidence):
         verdicts = [_diluted(verdict) for verdict in verdicts]
         replayed = mixed_rate(replayed, evidence) if replayed is not None else None
@@ -81,6 +81,16 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _best(measured: Measured) -> Measured:
     return best_even_split(measured, 1, deepest_useful(measured))
+
+
+def _unsure(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """No verdict rests on a recording that was cut off: what it lacks looks like idling."""
+    if not evidence.cut_ranks:
+        return verdict
+    ranks = ", ".join(map(str, evidence.cut_ranks))
+    return msgspec.structs.replace(
+        verdict, verdict="unknown", gain=None, missing=f"the whole trace of rank {ranks}, which was cut off"
+    )
 
 
 def _diluted(verdict: Verdict) -> Verdict:

@@ -119,7 +119,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     spans: decode and prefill micro-batches, one rank a stage under pp, every rank under ep. slots: samples of slot
     sizes. slot_count: micro-batches allowed in flight, None when not told; least_slots: at least so many, which
-    slots_assumed marks as a guess. overlap: share of the window in which more than one stage computes. window: ns
+    slots_assumed marks as a guess. overlap: share of the window in which more than one stage computes.
+    cut_ranks: whose recording is incomplete, so that what it lacks looks like idling. window: ns
     that `ranks` and `spans` cover. tokens_per_s: output measured. token_times: client tokens, ns, when nothing else.
     host_by_stage: seconds a micro-batch in which a stage's GPU idled for its host's scheduling, where that was seen.
     driver_s_per_step: the scheduler's own time a micro-batch, which may be hidden. layers: [first, last) by stage.
@@ -149,6 +150,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     communication: Communication | None = None
     profiler: Profiler | None = None
     missing_ranks: list[int] = []
+    cut_ranks: list[int] = []
     residual_ns: int | None = None
     overlap: float | None = None
     cannot_see: list[str] = []

@@ -62,6 +62,7 @@ def evidence_from_traces(traces: TraceSet) -> Evidence:
         profiler=_profiler(traces, rank_steps, window),
         host_by_stage=_host_by_stage(traces, splits, chosen, decodes),
         missing_ranks=traces.missing,
+        cut_ranks=[trace.rank for trace in traces.ranks if trace.cut],
         residual_ns=traces.residual,
         overlap=_overlap(traces, chosen, window) if len(chosen) > 1 else None,
         cannot_see=_blind(traces, rank_steps),
@@ -104,6 +105,8 @@ def _spans(
     reference = rank_steps[first]
     numbers = {first: list(range(len(reference)))}
     for index in chosen[1:]:
+        if not reference and not rank_steps[index]:
+            continue
         fitted = _numbered(reference, rank_steps[index])
         if fitted is None:
             notes.append(

@@ -251,4 +251,8 @@ def _band(band: Band | None) -> dict[str, float] | None:
 
 
 def _gain_text(gain: Band | None) -> str:
-    return "" if gain is None else f" (fixing it gives {gain.low:.2g}-{gain.high:.2g}x)"
+    if gain is None:
+        return ""
+    if gain.mid < 1.02:
+        return " (fixing it alone gains nothing)"
+    return f" (fixing it gives {gain.low:.2g}-{gain.high:.2g}x)"

@@ -95,7 +95,7 @@ def _fold_one(file: TraceFile, source: str, label: str | None, events: list[Even
     calls.sort(key=lambda e: e.ts)
     launches = _launches([e for e in calls if classify.is_launch(e.name)])
     annotations = _annotations(events, "user_annotation")
-    process_names = [str(e.args.name) for e in events if e.ph == "M" and e.name == "process_name" and e.args]
+    process_names = _process_names(events, {event.pid for event in gpu})
     where = identity.coordinates(label or "")
     for text in process_names:
         where = where.filled_from(identity.coordinates(text))
@@ -123,6 +123,13 @@ def _fold_one(file: TraceFile, source: str, label: str | None, events: list[Even
         host_blocked=_blocked(calls, annotations),
         profiler_overhead=_union_of(e for e in events if e.cat == "overhead" and e.ph == "X"),
     )
+
+
+def _process_names(events: list[Event], gpu_pids: set[int | str | None]) -> list[str]:
+    """Names of these events' processes, hosts first: every rank of a host names all of its GPUs."""
+    named = [e for e in events if e.ph == "M" and e.name == "process_name" and e.args is not None]
+    named.sort(key=lambda event: event.pid in gpu_pids)
+    return [str(event.args.name) for event in named if event.args is not None]
 
 
 def _rank_from(where: identity.Coordinates) -> int:

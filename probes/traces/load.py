@@ -72,9 +72,9 @@ def _load(paths: Sequence[Path]) -> TraceSet:
     for name, file in _files(paths):
         found = fold(file, name)
         if not found:
-            raise TraceError(
-                f"{name}: no GPU events{' before the cut' if file.cut else ''}; record with ProfilerActivity.CUDA"
-            )
+            if file.cut:
+                raise TraceError(f"{name}: cut off before any GPU event; copy or record it anew")
+            raise TraceError(f"{name}: no GPU events; record with ProfilerActivity.CUDA")
         if file.cut:
             notes.append(f"{name}: cut off; what could be read ends {_length_ms(found):.0f} ms after it begins")
         if file.skipped:
@@ -172,7 +172,8 @@ def _trusted(
             continue
         apart = _apart(ranks[0], ranks[i])
         talked = bool(matching.pairings) or matching.disagreeing
-        if apart or (whole and talked):
+        cut = ranks[0].cut or ranks[i].cut
+        if not cut and (apart or (whole and talked)):
             raise TraceError(
                 f"{ranks[0].source} and {ranks[i].source}: their communication does not fit together"
                 f"{' and they share no moment' if apart else ''}: two runs mixed; give the files of one run"

@@ -52,6 +52,8 @@ def diagnose(
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
+        for text in diagnosis.evidence.notes:
+            note(f"note: {text}")
         print_json(as_data(diagnosis, scores))
     else:
         click.echo(as_text(diagnosis, scores))

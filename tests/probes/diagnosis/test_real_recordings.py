@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,14 @@ def test_two_ranks_of_many_tell_what_is_missing(shared_data: Path) -> None:
     found = diagnose(evidence_from_traces(load(sorted(shared_data.glob("kineto/sampled_rank-*")))))
     assert _by_name(found)["interconnect"].verdict == "unknown"
     assert any("126 of 128 ranks missing" in note for note in found.evidence.notes)
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9])
+def test_no_verdict_rests_on_a_cut_trace(keep: float, tmp_path: Path) -> None:
+    first, last = sorted(DATA.glob(SGLANG))
+    whole = gzip.decompress(last.read_bytes())
+    cut = tmp_path / last.name.removesuffix(".gz")
+    cut.write_bytes(whole[: int(len(whole) * keep)])
+    found = diagnose(evidence_from_traces(load([first, cut])))
+    assert {verdict.verdict for verdict in found.verdicts} == {"unknown"}
+    assert any("cut off" in note for note in found.evidence.notes)
