@@ -15,3 +15,10 @@ def read_context(cache: Tensor, blocks: Tensor, length: int) -> Tensor:
     """The first ``length`` rows of the sequence whose block numbers are ``blocks`` [max_blocks]."""
     used = -(-length // cache.shape[1])
     return cache[blocks[:used].long()].flatten(0, 1)[:length]
+
+
+def read_contexts(cache: Tensor, block_table: Tensor, length: int) -> Tensor:
+    """The first ``length`` rows of every sequence [B, length, ...]; beyond a sequence's own end they mean nothing."""
+    used = -(-length // cache.shape[1])
+    blocks = block_table[:, :used].long().clamp(0, cache.shape[0] - 1)  # a table holds anything behind its last block
+    return cache[blocks].flatten(1, 2)[:, :length]
