@@ -171,9 +171,9 @@ def _trusted(
             trusted.append(offset)
             continue
         apart = _apart(ranks[0], ranks[i])
-        talked = bool(matching.pairings) or matching.disagreeing
+        at_odds = offset is not None or (i in matching.disagreeing and 0 in matching.disagreeing)
         cut = ranks[0].cut or ranks[i].cut
-        if not cut and (apart or (whole and talked)):
+        if not cut and (apart or (whole and at_odds)):
             raise TraceError(
                 f"{ranks[0].source} and {ranks[i].source}: their communication does not fit together"
                 f"{' and they share no moment' if apart else ''}: two runs mixed; give the files of one run"

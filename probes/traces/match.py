@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,13 +41,12 @@ class Matching:
     """All pairs of ranks that communicate, and every operation's partners.
 
     `partners[r][i]` lists (rank index, op index) of the operations that took part together with operation i of rank
-    index r. `disagreeing` counts sequences of two ranks whose sizes do not fit each other.
+    index r. `disagreeing`: rank indices with a sequence of sizes that does not fit that of its other end.
     """
 
     pairings: list[Pairing]
     partners: list[list[list[tuple[int, int]]]]
-    disagreeing: int = 0
-    agreeing: int = field(default=0)
+    disagreeing: frozenset[int] = frozenset()
 
 
 def match(traces: Sequence[RankTrace]) -> Matching:
@@ -66,15 +65,13 @@ def match(traces: Sequence[RankTrace]) -> Matching:
                 collectives[op.group, op.op][r].append(i)
     partners: list[list[list[tuple[int, int]]]] = [[[] for _ in trace.comm] for trace in traces]
     pairings: list[Pairing] = []
-    agreeing = disagreeing = 0
+    disagreeing: set[int] = set()
 
     def join(a: int, b: int, ordered: bool, a_ops: list[int], b_ops: list[int]) -> None:
-        nonlocal agreeing, disagreeing
         fitted = _fit([traces[a].comm[i] for i in a_ops], [traces[b].comm[i] for i in b_ops])
         if fitted is None:
-            disagreeing += 1
+            disagreeing.update((a, b))
             return
-        agreeing += 1
         shift, count = fitted
         first_a, first_b = max(shift, 0), max(-shift, 0)
         chosen_a, chosen_b = a_ops[first_a : first_a + count], b_ops[first_b : first_b + count]
@@ -93,7 +90,7 @@ def match(traces: Sequence[RankTrace]) -> Matching:
     for own in partners:
         for linked in own:
             _complete(linked, partners)
-    return Matching(pairings, partners, disagreeing, agreeing)
+    return Matching(pairings, partners, frozenset(disagreeing))
 
 
 def _complete(linked: list[tuple[int, int]], partners: list[list[list[tuple[int, int]]]]) -> None:
