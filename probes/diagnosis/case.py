@@ -31,8 +31,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One diagnosis in the making.
 
     measured is None when the stage times are not known; `why_not` says what is missing. cycle: seconds from a slot's
-    step to its next one. hops: seconds from stage to stage, as in `measured`. host: seconds of a stage's cycle in
-    which its host kept it waiting, one a stage.
+    step to its next one. replays: of `measured`, each run once.
     """
 
     evidence: Evidence
@@ -42,7 +41,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measured | None
     why_not: str
     cycle: float | None
-    host: tuple[float, ...] = ()
     replays: Replays | None = None
 
     @property
@@ -79,7 +77,6 @@ def build_case(evidence: Evidence) -> Case:
         measured=measured,
         why_not=why_not,
         cycle=cycle / 1e9 if cycle else None,
-        host=_host(evidence, measured),
         replays=Replays(measured) if measured is not None else None,
     )
 
@@ -212,12 +209,3 @@ def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
         if left is not None and (span.wait <= left or idle > IDLE * (span.end - span.start)):
             lags.append(span.start - left)
     return max(0.0, median(lags) / 1e9) if lags else 0.0
-
-
-def _host(evidence: Evidence, measured: Measured | None) -> tuple[float, ...]:
-    """Seconds a cycle in which each stage's host kept it waiting."""
-    if evidence.host_by_stage:
-        return tuple(evidence.host_by_stage.get(stage, 0.0) for stage in range(evidence.stages))
-    if measured is None:
-        return ()
-    return (measured.host_s, *(0.0,) * (evidence.stages - 1))

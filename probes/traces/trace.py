@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from probes.traces.intervals import Intervals, Times, total, union
+from probes.traces.intervals import Intervals, Times, union
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,8 +102,3 @@ class RankTrace:
     def span(self) -> tuple[int, int]:
         """From the first GPU operation's start to the last one's end."""
         return int(self.ops.start.min()), int(self.ops.end.max())
-
-    @property
-    def profiler_overhead_ns(self) -> int:
-        """Time that the profiler says it took itself."""
-        return total(self.profiler_overhead)

@@ -33,6 +33,9 @@ def judge(case: Case) -> Verdict:
     lines = [f"the host holds a micro-batch {feedback * 1e3:.2f} ms of its {lap * 1e3:.1f} ms way round ({share:.0%})"]
     if evidence.profiler is not None:
         lines.append("recorded with a profiler, which lengthens the host's part")
+    if any(evidence.host_by_stage.values()):
+        shown = ", ".join(f"{s * 1e3:.2f}" for _, s in sorted(evidence.host_by_stage.items())[:8])
+        lines.append(f"GPUs idle {shown} ms a micro-batch, by stage, while their hosts schedule")
     if evidence.driver_s_per_step:
         lines.append(f"the driver works {evidence.driver_s_per_step * 1e3:.2f} ms a micro-batch")
     if is_much(case) and possible.mid >= WORTH:
