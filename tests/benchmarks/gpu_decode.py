@@ -128,7 +128,7 @@ class Model:
     def step(
         self, batch: Batch, count: int | None = None, seen: list[Tensor] | None = None, k: ModuleType = device_kernels
     ) -> tuple[Tensor, Tensor]:
-        """One decode step through the first ``count`` layers on the kernels ``k``: (next tokens, final hidden state)."""
+        """One decode step through the first ``count`` layers by the functions of ``k``: (tokens, hidden state)."""
         s = self.shape
         residual = self.embedding[batch.tokens]
         normed = k.rms_norm(residual, self.layers[0].input_norm, EPS)

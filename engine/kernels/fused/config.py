@@ -63,10 +63,17 @@ class DecodeTiles:
     stages: int
 
 
-def decode_tiles(programs: int) -> DecodeTiles:
-    """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 16."""
+def decode_tiles(programs: int, wide: bool = False) -> DecodeTiles:
+    """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 16.
+
+    For ``wide`` float32 the tile must be small enough for shared memory.
+    """
     wanted = max(1, min(16, 132 // max(1, programs)))
-    return DecodeTiles(splits=1 << (wanted.bit_length() - 1), span=64, warps=4, stages=2)
+    splits = 1 << (wanted.bit_length() - 1)
+    if 64 < programs <= 132 and not wide:
+        # One program a multiprocessor: long rounds in flight hide the latency that neighbours cannot.
+        return DecodeTiles(splits, span=256, warps=8, stages=2)
+    return DecodeTiles(splits, span=64, warps=4, stages=2)
 
 
 def prefill_tiles(wide: bool) -> PrefillTiles:

@@ -236,7 +236,7 @@ def decode_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor, scale: float
 ) -> Tensor:
     """See ``engine.kernels.decode_attention``."""
-    tiles = decode_tiles(len(q) * k_cache.shape[2])
+    tiles = decode_tiles(len(q) * k_cache.shape[2], q.dtype == torch.float32)
     return launch_decode(q.contiguous(), None, (k_cache, v_cache), block_table, context_lens, scale, tiles)
 
 
@@ -256,5 +256,5 @@ def rope_decode_attention(
 ) -> Tensor:
     """See ``engine.kernels.rope_decode_attention``."""
     rotation = (slot_mapping, q_weight, k_weight, cos_sin, positions, eps)
-    tiles = decode_tiles(len(qkv) * k_cache.shape[2])
+    tiles = decode_tiles(len(qkv) * k_cache.shape[2], qkv.dtype == torch.float32)
     return launch_decode(qkv, rotation, (k_cache, v_cache), block_table, context_lens, scale, tiles)
