@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from platformdirs import user_data_path
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tui.console.screens.diagnosis import DiagnosisScreen
     from tui.console.screens.sessions import SessionsScreen
 
+TOUCHES = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 INTERRUPT_WINDOW_S = 3.0
 MIN_WAIT_S = 0.01
 """Left to keys and messages between two frames."""
@@ -110,6 +112,12 @@ class ConsoleApp(App[int]):
         if self._clock:
             self._due_s = time.monotonic()
             self.set_timer(self.frames.period_s, self._next_frame)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and the mouse pass here before they reach what has the focus."""
+        if isinstance(event, TOUCHES):
+            self._launcher.touched()
+        await super().on_event(event)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 

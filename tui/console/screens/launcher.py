@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
-from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
@@ -75,8 +74,16 @@ class LauncherScreen(ConsoleScreen):
             self.choice = choice
             self.path = path
 
-    def __init__(self, store: Store, view: View, concurrency: int, countdown: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        concurrency: int,
+        countdown: bool,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(store, view)
+        self._now_s = now_s
         self._concurrency = concurrency
         self._counting = countdown
         self._gpus: list[str] | None = None
@@ -100,7 +107,7 @@ class LauncherScreen(ConsoleScreen):
 
     def tick(self) -> None:
         if self._counting and self._gpus is not None and self.app.screen is self:
-            now = time.monotonic()
+            now = self._now_s()
             if self._until is None:
                 self._until = now + COUNTDOWN_S
             left = self._until - now
@@ -110,15 +117,14 @@ class LauncherScreen(ConsoleScreen):
                 self._pick(0)
         super().tick()
 
+    def touched(self) -> None:
+        """A key was pressed or the mouse used: the first choice no longer starts by itself."""
+        if self._counting and self.is_mounted:
+            self._stop_counting()
+
     def _stop_counting(self) -> None:
         self._counting = False
         self.panel.seconds_left = None
-
-    async def on_event(self, event: events.Event) -> None:
-        # Keys reach the screen first: any of them keeps the first choice from starting by itself.
-        if isinstance(event, events.Key | events.MouseDown | events.MouseScrollDown | events.MouseScrollUp):
-            self._stop_counting()
-        await super().on_event(event)
 
     def on_list_panel_chosen(self, event: ListPanel.Chosen) -> None:
         self._pick(event.index)
