@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
 import numpy as np
 
+from probes.diagnosis.communication import P2P, communication
 from probes.diagnosis.evidence import (
     UNKNOWN_SLOT,
-    Communication,
     Decomposition,
     Evidence,
     GpuBreakdown,
@@ -24,13 +23,11 @@ from probes.diagnosis.rounds import assign_slots
 from probes.traces import intervals
 from probes.traces.breakdown import breakdown
 from probes.traces.classify import OpKind
-from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time, wire_times
+from probes.traces.decompose import TimeSplit, common_window, decode_window, split_time
 from probes.traces.load import TraceSet
-from probes.traces.match import Pairing
 from probes.traces.steps import Step
 from probes.traces.trace import RankTrace
 
-_P2P = ("send", "recv")
 _LEAST_AGREEMENT = 0.9
 _ENGINES = {"sglang": "SGLang", "vllm": "vLLM", "herdscope": "Herdscope", "torch": "torch"}
 
@@ -58,7 +55,7 @@ def evidence_from_traces(traces: TraceSet) -> Evidence:
         least_slots=stages,
         slots_assumed=traces.engine not in ("sglang", "vllm"),
         graphs=_graphs(rank_steps),
-        communication=_communication(traces, stages),
+        communication=communication(traces, stages),
         profiler=_profiler(traces, rank_steps, window),
         host_by_stage=_host_by_stage(traces, splits, chosen, decodes),
         missing_ranks=traces.missing,
@@ -71,7 +68,7 @@ def evidence_from_traces(traces: TraceSet) -> Evidence:
 
 
 def _parallelism(traces: TraceSet) -> Parallelism:
-    if traces.stages > 1 or any(op.op in _P2P for trace in traces.ranks for op in trace.comm):
+    if traces.stages > 1 or any(op.op in P2P for trace in traces.ranks for op in trace.comm):
         return "pp"
     experts = any(bool(trace.ops.expert.any()) for trace in traces.ranks)
     together = any(not pairing.ordered for pairing in traces.matching.pairings)
@@ -91,10 +88,6 @@ def _representatives(traces: TraceSet, stages: int) -> list[int]:
     for index, trace in enumerate(traces.ranks):
         first.setdefault(trace.stage if named else trace.rank, index)
     return [first[stage] for stage in sorted(first) if stage < stages]
-
-
-def _stage_of(traces: TraceSet, index: int) -> int:
-    return traces.ranks[index].stage if traces.stages > 1 else traces.ranks[index].rank
 
 
 def _spans(
@@ -117,9 +110,9 @@ def _spans(
         numbers[index] = fitted
     pipelined = stages > 1
     held = {index: _held(traces.ranks[index], rank_steps[index], pipelined) for index in numbers}
-    last = next((i for i in numbers if _stage_of(traces, i) == stages - 1), None) if pipelined else first
+    last = next((i for i in numbers if traces.stage_of(i) == stages - 1), None) if pipelined else first
     slot_of: dict[int, int] = {}
-    if last is not None and (not pipelined or _stage_of(traces, first) == 0):
+    if last is not None and (not pipelined or traces.stage_of(first) == 0):
         ends = dict(zip(numbers[last], (end for _, end in held[last]), strict=True))
         slots = assign_slots(held[first], [ends.get(number) for number in numbers[first]])
         slot_of = dict(zip(numbers[first], slots, strict=True))
@@ -129,7 +122,7 @@ def _spans(
         for number, step, (start, end) in zip(own, rank_steps[index], held[index], strict=True):
             spans.append(
                 StageSpan(
-                    stage=_stage_of(traces, index) if pipelined else 0,
+                    stage=traces.stage_of(index) if pipelined else 0,
                     rank=traces.ranks[index].rank,
                     step=number,
                     slot=slot_of.get(number, UNKNOWN_SLOT),
@@ -206,101 +199,6 @@ def _graphs(rank_steps: Sequence[list[Step]]) -> bool | None:
     return sum(step.graph for step in decodes) * 2 > len(decodes) if decodes else None
 
 
-def _communication(traces: TraceSet, stages: int) -> Communication | None:
-    kernel = wire = operations = 0
-    sizes: list[int] = []
-    lengths: list[int] = []
-    by_rank: dict[int, tuple[str, float, float]] = {}
-    for index, trace in enumerate(traces.ranks):
-        moving = wire_times(traces, index)
-        busy = intervals.of((op.start, op.end) for op in trace.comm)
-        rank_kernel, rank_wire = intervals.total(busy), intervals.total(moving)
-        kernel += sum(op.end - op.start for op in trace.comm)
-        wire += sum(_wire(traces, index, i) for i in range(len(trace.comm)))
-        operations += len(trace.comm)
-        if trace.comm:
-            longest: dict[str, int] = defaultdict(int)
-            for op in trace.comm:
-                longest[op.op] += op.end - op.start
-            main = max(longest, key=lambda op: longest[op])
-            by_rank[trace.rank] = (main, rank_kernel / 1e9, 1.0 - rank_wire / rank_kernel if rank_kernel else 0.0)
-        for i, op in enumerate(trace.comm):
-            if op.bytes and traces.matching.partners[index][i]:
-                sizes.append(op.bytes)
-                lengths.append(_wire(traces, index, i))
-    if not operations:
-        return None
-    together = not traces.missing or stages > 1
-    matched = together and any(partner for own in traces.matching.partners for partner in own)
-    last, expert = _last_to_join(traces)
-    return Communication(
-        kernel_s=kernel / 1e9,
-        waiting=1.0 - wire / kernel if matched and kernel else None,
-        operations=operations,
-        bytes_per_operation=median(sizes) if sizes else None,
-        wire_per_operation=median(lengths) / 1e9 if lengths else None,
-        waiting_by_rank=by_rank,
-        hop_wire=_hop_wire(traces, stages),
-        last=last,
-        expert=expert,
-    )
-
-
-def _wire(traces: TraceSet, index: int, i: int) -> int:
-    """How long this operation moved data: its shortest participant's length."""
-    op = traces.ranks[index].comm[i]
-    others = (traces.ranks[r].comm[j] for r, j in traces.matching.partners[index][i])
-    return min(op.end - op.start, *(other.end - other.start for other in others), op.end - op.start)
-
-
-def _hop_wire(traces: TraceSet, stages: int) -> dict[int, float]:
-    """Seconds of transfer a step, by the stage that sends forward to the next."""
-    found: dict[int, float] = {}
-    for pairing in traces.matching.pairings:
-        sender, receiver = _stage_of(traces, pairing.a), _stage_of(traces, pairing.b)
-        own = len(traces.steps[pairing.b])
-        if pairing.ordered and receiver == sender + 1 and receiver < stages and own:
-            found[sender] = max(found.get(sender, 0.0), _transfer(traces, pairing) / own / 1e9)
-    return found
-
-
-def _transfer(traces: TraceSet, pairing: Pairing) -> float:
-    """Total ns that these sends take when their receiver stands ready: by size, the median of those where it did.
-
-    A late receiver finds small messages delivered already, so its own kernel says nothing about the link.
-    """
-    by_size: dict[int, list[tuple[bool, int]]] = defaultdict(list)
-    for i, j in zip(pairing.a_ops.tolist(), pairing.b_ops.tolist(), strict=True):
-        sent, got = traces.ranks[pairing.a].comm[i], traces.ranks[pairing.b].comm[j]
-        by_size[sent.elements].append((got.start <= sent.start, got.end - max(sent.start, got.start)))
-    total = 0.0
-    for times in by_size.values():
-        ready = [length for early, length in times if early]
-        total += max(0.0, median(ready or [length for _, length in times])) * len(times)
-    return total
-
-
-def _last_to_join(traces: TraceSet) -> tuple[dict[int, float], dict[int, float]]:
-    """For each rank the share of collectives that it joined last, and its experts' time a collective (seconds)."""
-    firsts: dict[int, int] = defaultdict(int)
-    total = 0
-    for i, op in enumerate(traces.ranks[0].comm):
-        partners = traces.matching.partners[0][i]
-        if op.op in _P2P or len(partners) + 1 < len(traces.ranks) or not partners:
-            continue
-        joined = {traces.ranks[r].rank: traces.ranks[r].comm[j].start for r, j in partners}
-        joined[traces.ranks[0].rank] = op.start
-        total += 1
-        firsts[max(joined, key=lambda rank: joined[rank])] += 1
-    if not total:
-        return {}, {}
-    expert = {
-        trace.rank: float((trace.ops.end - trace.ops.start)[trace.ops.expert].sum()) / 1e9 / total
-        for trace in traces.ranks
-    }
-    return {trace.rank: firsts[trace.rank] / total for trace in traces.ranks}, expert
-
-
 def _profiler(traces: TraceSet, rank_steps: Sequence[list[Step]], window: tuple[int, int]) -> Profiler:
     length = window[1] - window[0]
     whole = np.array([window], dtype=np.int64)
@@ -323,7 +221,7 @@ def _host_by_stage(
 ) -> dict[int, float]:
     if not decodes:
         return {}
-    return {_stage_of(traces, index): splits[index].host / decodes / 1e9 for index in chosen}
+    return {traces.stage_of(index): splits[index].host / decodes / 1e9 for index in chosen}
 
 
 def _overlap(traces: TraceSet, chosen: Sequence[int], window: tuple[int, int]) -> float:

@@ -47,6 +47,11 @@ class TraceSet:
         """Pipeline stages that the ranks name; 1 without pipeline parallelism."""
         return max(rank.stage for rank in self.ranks) + 1
 
+    def stage_of(self, index: int) -> int:
+        """The stage of the rank at `index`; where stages are not named, ranks are stages."""
+        rank = self.ranks[index]
+        return rank.stage if self.stages > 1 else rank.rank
+
 
 def load(paths: Sequence[Path]) -> TraceSet:
     """Read the traces of one run (files, merged files, tar archives or folders); raise TraceError."""
