@@ -39,7 +39,7 @@ def judge(case: Case) -> Verdict:
     if ratio <= MUCH:
         return _refuted(text)
     if metrics.waves < FEW_WAVES * slots:
-        return _refuted(f"{metrics.waves:.1f} waves in {slots} slots: not an uneven split but a herd")
+        return _refuted(f"{metrics.waves:.1f} waves in {slots} slots: a matter of few waves, not of their sizes")
     possible = None
     if case.measured is not None and case.replays is not None:
         possible = case.replays.gain(evenly_split(case.measured, slots))
