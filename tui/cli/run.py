@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tui.cli.engine_options import EngineChoice, engine_options
+from tui.cli.record_option import record_option
 
 if TYPE_CHECKING:
     from tui.console.options import ConsoleOptions
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 @click.option(
     "--concurrency", type=click.IntRange(min=0), default=16, show_default=True, help="Background load (0: none)."
 )
+@record_option
 @engine_options
-def run(launcher: bool, concurrency: int, engine: EngineChoice) -> None:
+def run(launcher: bool, concurrency: int, record: Path | None, engine: EngineChoice) -> None:
     """Start an engine, keep it under load, and watch it in the console.
 
     Without flags that is a tiny mixture-of-experts model: one pipeline stage a GPU, or a few processes on the CPU.
@@ -33,9 +36,10 @@ def run(launcher: bool, concurrency: int, engine: EngineChoice) -> None:
     from tui.console.options import ConsoleOptions
 
     if launcher:
-        open_console(ConsoleOptions(concurrency=concurrency))
+        open_console(ConsoleOptions(concurrency=concurrency, record=record))
     config = engine.config(write_model=False)
-    open_console(ConsoleOptions(engine=config, concurrency=concurrency, prepare_model=engine.model_is_tiny))
+    tiny = engine.model_is_tiny
+    open_console(ConsoleOptions(engine=config, concurrency=concurrency, prepare_model=tiny, record=record))
 
 
 def open_console(options: ConsoleOptions) -> None:
