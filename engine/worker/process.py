@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ import torch
 from engine.checkpoint.model_config import CheckpointError
 from engine.config import ConfigError, EngineConfig, OutOfMemory
 from engine.link import Link
+from engine.plan import MicroBatchPlan
 from engine.worker.environment import RankEnvironment
 from engine.worker.expert_counts import ExpertCounter
 from engine.worker.graphs import DecodeGraphs
@@ -93,7 +95,8 @@ class RankProcess:
     def _run(self, order: Run) -> None:
         if self._stage is None or self._reports is None:
             return
-        outcome = self._stage.run(order.plan)
+        with self._annotated(order.plan):
+            outcome = self._stage.run(order.plan)
         if self._counter is not None:
             self._counter.add(self._stage.decoder)
         self._reports.add(outcome)
@@ -203,6 +206,15 @@ class RankProcess:
             self._stage.decoder.routed = {} if on else None
         self._set_graphs()
         return counted.counts()
+
+    def _annotated(self, plan: MicroBatchPlan) -> contextlib.AbstractContextManager[object]:
+        """While a profile runs, a micro-batch's work stands under a mark of its own; readers of traces look for it."""
+        if self._profiler is None:
+            return contextlib.nullcontext()
+        requests = len(plan.decode) + len(plan.prefill)
+        if plan.prefill:
+            return torch.profiler.record_function(f"step[EXTEND bs={requests} toks={plan.prefill_tokens}]")
+        return torch.profiler.record_function(f"step[DECODE bs={requests}]")
 
     def _start_profile(self, folder: str) -> ToDriver:
         if self._profiler is not None:

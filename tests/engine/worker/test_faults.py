@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -119,7 +120,9 @@ def test_one_executor_and_its_refusals(config: EngineConfig, tmp_path: Path) -> 
         assert sorted(layer for rank in counts for layer in rank.tokens) == [0, 1, 2, 3]
         assert all(sum(tokens) == 2 * len(PROMPT) for rank in counts for tokens in rank.tokens.values())
         traces = executor.end_profile(60.0)
-        assert len(traces) == 2 and all(Path(trace).stat().st_size > 0 for trace in traces)
+        assert len(traces) == 2
+        for trace in traces:
+            assert f"step[EXTEND bs=1 toks={len(PROMPT)}]" in gzip.decompress(Path(trace).read_bytes()).decode()
         with pytest.raises(KnobError, match="no profile is running"):
             executor.end_profile(60.0)
         executor.wake()
