@@ -113,10 +113,12 @@ def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
     app = console(session)
 
     async def reached(pilot: Any) -> None:
-        session.replay.go_to(last - 4_000_000_000)
-        while app.store.now_ns != last - 4_000_000_000 or not session._index.rates:
+        instant = last - 4_000_000_000
+        session.replay.go_to(instant)
+        while app.store.output_rate.series.last_t_ns != instant or not session._index.rates:
             await pilot.pause(0.02)
-            app.frame()
+            session.fill(app.store)  # no frame before everything is there: panels remember what they showed
+        app.frame()
         await pilot.pause()
         app.frame()
         await pilot.pause()
