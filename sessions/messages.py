@@ -76,7 +76,7 @@ Phase = Literal["starting", "loading", "ready", "switching", "stopping", "stoppe
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """What the engine serves. `path` is a checkpoint's folder or a preset's name; sizes are counts."""
+    """What the engine serves: `name` is a checkpoint's folder or a preset; sizes are counts, 0 where not told."""
 
     name: str
     architecture: str

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from probes.attach.errors import ServerError
 from probes.attach.http import ServerHttp
 from probes.attach.read_scrape import read_scrape
@@ -59,6 +61,9 @@ class ServerWatcher:
             self._publish(self._state("ready"))
             self._note(f"{self._http.url} answers again")
         self._failures = 0
+        if self.snapshot is None and self._server.pp is None and snapshot.stages > 1:
+            self._server = msgspec.structs.replace(self._server, pp=snapshot.stages)
+            self._publish(self._state("ready"))
         self.snapshot = snapshot
         for entry in snapshot.not_exposed:
             self._note_once(f"{entry.what}: not exposed by {self._name}: {entry.mend}")

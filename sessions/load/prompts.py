@@ -10,6 +10,9 @@ from pathlib import Path
 from sessions.load.lengths import Lengths
 from sessions.messages import RequestSpec
 
+SMALLEST_VOCABULARY = 256
+"""A vocabulary has at least the bytes: somebody else's server does not tell how many tokens it knows."""
+
 
 def random_requests(
     run: str, vocab: int, prompt_tokens: Lengths, output_tokens: Lengths, seed: int
@@ -53,5 +56,5 @@ def _text_requests(run: str, lines: list[str], output_tokens: Lengths, seed: int
 
 
 def random_tokens(rng: random.Random, count: int, vocab: int) -> list[int]:
-    """`count` token ids, uniform over [0, vocab)."""
-    return rng.choices(range(vocab), k=count)
+    """`count` token ids, uniform over [0, vocab); vocab 0 is one that is not known."""
+    return rng.choices(range(vocab or SMALLEST_VOCABULARY), k=count)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from sessions.bench.channel_target import ChannelTarget
 from sessions.channel.interface import Channel
 from sessions.channel.unix import UnixHub, connect_unix
 from sessions.knobs import KnobName, KnobValue
+from sessions.load.lengths import Lengths
+from sessions.load.prompts import random_requests
 from sessions.messages import (
     EngineState,
     Fault,
@@ -29,6 +31,13 @@ from sessions.messages import (
     TokenFrame,
 )
 from tests.probes.attach.stub_server import StubServer
+
+
+def until(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -194,3 +203,30 @@ def test_knobs_that_a_running_server_has_are_turned_and_others_refused(sglang: S
     channel.close()
     gateway.close()
     hub.close()
+
+
+def test_a_random_load_runs_though_the_vocabulary_is_not_told(gateway: tuple[StubServer, Channel]) -> None:
+    vllm, channel = gateway
+    target = ChannelTarget(channel)
+    assert target.engine.model is not None
+    assert target.engine.model.vocab == 0
+    requests = random_requests("r", target.engine.model.vocab, Lengths(5, 5), Lengths(2, 2), seed=1)
+    assert target.submit([next(requests)]) == ""
+    until(lambda: vllm.posted)
+    assert all(0 <= token < 256 for token in vllm.posted[0][1]["prompt"])
+
+
+def test_our_own_servers_stages_are_told_once_they_are_seen() -> None:
+    metrics = "\n".join(
+        ["# TYPE herdscope_stage_occupancy_ratio gauge"]
+        + [f'herdscope_stage_occupancy_ratio{{stage="{stage}"}} 0.5' for stage in range(4)]
+        + ["# TYPE vllm:num_requests_running gauge", "vllm:num_requests_running 3", ""]
+    )
+    stub = StubServer("herdscope", metrics)
+    http = ServerHttp(stub.url)
+    seen: list[Message] = []
+    watcher = ServerWatcher(http, recognise(http), "h/probe/1", seen.append)
+    watcher.scrape_once()
+    watcher.scrape_once()
+    assert [message.stages for message in seen if isinstance(message, EngineState)] == [4]
+    stub.close()
