@@ -66,19 +66,25 @@ class LiveDiagnoser:
                 self._restart(message.t_ns)
             self._engine = message
 
-    def verdicts(self, now_ns: int) -> Verdicts | None:
-        """The diagnosis of the last few seconds; None while there is too little to judge."""
+    def gathered(self, now_ns: int) -> Gathered | None:
+        """The messages of the last few seconds; None while there is too little to judge."""
         self._forget(now_ns - WINDOW_NS)
         if len(self._queues) < 2 or self._queues[-1].t_ns - self._queues[0].t_ns < LEAST_NS:
             return None
         if self._queues[-1].running == 0:
             return None
-        gathered = Gathered(
+        return Gathered(
             engine=self._engine,
             knobs=self._knobs,
             stage_frames=list(self._frames),
             queue_frames=list(self._queues),
         )
+
+    def verdicts(self, now_ns: int) -> Verdicts | None:
+        """The diagnosis of the last few seconds; None while there is too little to judge."""
+        gathered = self.gathered(now_ns)
+        if gathered is None:
+            return None
         found = diagnose(evidence_from_messages(gathered))
         if self._knobs is not None:
             self._score(found, self._knobs.knobs)

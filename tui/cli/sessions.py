@@ -93,8 +93,8 @@ def show(recording: str, as_json: bool) -> None:
     click.echo("\n".join(f"{name:14} {value}" for name, value in rows if value))
     for text in about.notes:
         click.echo(f"{'note':14} {text}")
-    for mark in marks:
-        click.echo(f"{(mark.t_ns - start) / 1e9:12.1f} s {mark.category:8} {mark.text}")
+    for number, mark in enumerate(marks, 1):
+        click.echo(f"{f'mark:{number}':14} {(mark.t_ns - start) / 1e9:8.1f} s {mark.category:8} {mark.text}")
 
 
 @sessions.command()

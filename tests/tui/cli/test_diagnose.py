@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from sessions.knobs import Knobs
-from tests.probes.diagnosis.emulation import Setup, run
+from sessions.messages import Marker
+from tests.probes.diagnosis.emulation import SECOND_NS, Setup, run, turned
 from tests.probes.diagnosis.recordings import record
 from tests.probes.traces.synthetic import Pipeline, traces, write
 from tui.cli.main import cli
@@ -78,6 +79,51 @@ def test_a_recording(tmp_path: Path) -> None:
     assert report["emulated"] is True
     assert report["verdicts"][0]["hypothesis"] == "herd"
     assert _run(path)[1].startswith("EMULATED")
+
+
+@pytest.fixture(scope="module")
+def dissolved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A herd, and a mark two and a half seconds in; half a second later a knob dissolves it."""
+    messages = turned(Setup((8,), Knobs(8, "greedy", 256, True)), "admission", "capped")
+    begun = messages[0].t_ns
+    at = next(i for i, message in enumerate(messages) if message.t_ns - begun >= 2.5 * SECOND_NS)
+    mark = Marker(source="test", t_ns=messages[at].t_ns, category="note", text="here it goes")
+    return record([*messages[:at], mark, *messages[at:]], tmp_path_factory.mktemp("d") / "s.herd")
+
+
+@pytest.mark.parametrize("span", [("--from", "0:01", "--to", "2.8"), ("--to", "mark:1"), ("--until", "mark:goes")])
+def test_a_span_of_a_recording(dissolved: Path, span: tuple[str, ...]) -> None:
+    assert _json(dissolved, *span)["verdicts"][0]["hypothesis"] == "herd"
+
+
+def test_an_instant_of_a_recording(dissolved: Path) -> None:
+    assert _json(dissolved, "--at", "mark:1")["verdicts"][0]["verdict"] == "holds"
+    assert {verdict["verdict"] for verdict in _json(dissolved, "--at", "5.5")["verdicts"]} <= {"refuted", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--from", "60"], "outside: the recording is"),
+        (["--from", "2", "--to", "1"], "is before"),
+        (["--at", "60"], "outside: the recording is"),
+        (["--at", "0.2"], "too little to judge"),
+        (["--at", "1", "--to", "2"], "--at goes without"),
+        (["--to", "mark:7"], "no mark 7: the recording has 2"),
+        (["--to", "mark:never"], "no mark says 'never'"),
+        (["--to", "soon"], "'soon' is neither a time"),
+    ],
+)
+def test_a_span_that_is_none_is_one_clear_line(dissolved: Path, options: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "tui.cli.main", "diagnose", str(dissolved), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_span_needs_a_recording(tmp_path: Path) -> None:
+    code, _, err = _run(*write(Pipeline((16,), 2), tmp_path), "--from", "1")
+    assert code == 2 and "need a recording" in err
 
 
 def test_a_scrape() -> None:
