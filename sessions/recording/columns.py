@@ -7,6 +7,7 @@ together. Everything is exact: a column that does not fit a numeric form is kept
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -58,22 +59,24 @@ def pack_column(values: Sequence[Any]) -> Column:
     return [_PACKED, _encode(values)]
 
 
-def unpack_column(column: Column, count: int) -> list[Any]:
-    """The `count` values of an encoded column; raise DamagedColumn."""
+def unpack_column(column: Column, count: int, rows: NDArray[np.bool_] | None = None) -> list[Any]:
+    """The `count` values of an encoded column, or those of the chosen rows; raise DamagedColumn."""
     form, payload = column
     if form == _PACKED:
-        values = _decode(payload)
-    elif form == _INTEGER:
-        values = unpack_integers(payload, count).tolist()
+        packed = _decode(payload)
+        if not isinstance(packed, list) or len(packed) != count:
+            raise DamagedColumn(f"a column does not hold {count} values")
+        return packed if rows is None else list(compress(packed, rows.tolist()))
+    if form == _INTEGER:
+        values: NDArray[Any] = unpack_integers(payload, count)
     elif form == _DECIMAL:
-        values = (unpack_integers(payload, count) / _SCALE).tolist()
+        values = unpack_integers(payload, count) / _SCALE
     elif form == _FLOAT:
-        values = unpack_plain(payload, count).view(np.float64).tolist()
+        values = unpack_plain(payload, count).view(np.float64)
     else:
         raise DamagedColumn(f"unknown column form {form!r}")
-    if not isinstance(values, list) or len(values) != count:
-        raise DamagedColumn(f"a column does not hold {count} values")
-    return values
+    found: list[Any] = (values if rows is None else values[rows]).tolist()
+    return found
 
 
 def pack_integers(values: NDArray[np.int64]) -> Numbers:

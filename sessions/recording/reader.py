@@ -130,7 +130,7 @@ class Recording:
             if index < 0:
                 return Moment(self._keyframe(self._first_keyframe()), [])
             segment = self._places[index].id
-            return Moment(self._keyframe(segment), _until(self._segment(segment), t_ns))
+            return Moment(self._keyframe(segment), self._beginning(segment, t_ns))
 
     def records(
         self, start_ns: int | None = None, end_ns: int | None = None, kinds: Sequence[type[Message]] | None = None
@@ -211,26 +211,38 @@ class Recording:
             self._problem(f"segment {number} is lost: the file is damaged there")
 
     def _segment(self, number: int, names: frozenset[str] | None = None) -> list[Recorded]:
+        """A segment's records, of these kinds at least. Whole segments are kept: whoever plays reads them often."""
         if number in self._cache:
             self._cache.move_to_end(number)
             return self._cache[number]
-        try:
-            row = self._database.execute("SELECT data FROM segments WHERE id = ?", (number,)).fetchone()
-            records, unknown = unfold(row[0], names) if row is not None else ([], {})
-            self.unknown_kinds.update(unknown)
-        except DamagedSegment as error:
-            self._problem(f"segment {number} is damaged and left out: {error}")
-            records = []
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            self._problem(f"segment {number} is damaged and left out: {error}")
-            records = []
+        records = self._unfolded(number, names)
         if names is None:
             self._cache[number] = records
             if len(self._cache) > _CACHED_SEGMENTS:
                 self._cache.popitem(last=False)
         return records
+
+    def _beginning(self, number: int, until_ns: int) -> list[Recorded]:
+        """A segment's records up to an instant; the rest is not decoded."""
+        if number in self._cache:
+            return _until(self._cache[number], until_ns)
+        return self._unfolded(number, None, until_ns)
+
+    def _unfolded(self, number: int, names: frozenset[str] | None, until_ns: int | None = None) -> list[Recorded]:
+        try:
+            row = self._database.execute("SELECT data FROM segments WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return []
+            records, unknown = unfold(row[0], names, until_ns)
+            self.unknown_kinds.update(unknown)
+            return records
+        except DamagedSegment as error:
+            self._problem(f"segment {number} is damaged and left out: {error}")
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            self._problem(f"segment {number} is damaged and left out: {error}")
+        return []
 
     def _tail(self, until_ns: int, from_ns: int = -(2**63)) -> list[Recorded]:
         query = "SELECT data FROM tail WHERE first_ns <= ? AND last_ns >= ? ORDER BY id"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import zstandard
+from numpy.typing import NDArray
 
 from sessions.messages import KINDS, Message, StageFrame, kind_of
 from sessions.recording.columns import (
@@ -99,10 +100,10 @@ def fold(records: Sequence[tuple[int, bytes]]) -> bytes:
     return _compressor.compress(_encode(packed))
 
 
-def unfold(data: bytes, kinds: frozenset[str] | None = None) -> Unfolded:
-    """Decode a segment (or only these kinds of it); raise DamagedSegment."""
+def unfold(data: bytes, kinds: frozenset[str] | None = None, until_ns: int | None = None) -> Unfolded:
+    """Decode a segment, or only these kinds of it, or only what had arrived at an instant; raise DamagedSegment."""
     try:
-        return _unfold(data, kinds)
+        return _unfold(data, kinds, until_ns)
     except (zstandard.ZstdError, msgspec.MsgspecError, DamagedColumn, ValueError, TypeError, IndexError) as error:
         raise DamagedSegment(" ".join(str(error).split())[:200]) from None
 
@@ -119,40 +120,53 @@ def _pack_group(kind: str, names: Sequence[str], members: list[int], rows: dict[
     return _Group(kind, list(names), members, len(together), columns)
 
 
-def _unfold(data: bytes, kinds: frozenset[str] | None) -> Unfolded:
+def _unfold(data: bytes, kinds: frozenset[str] | None, until_ns: int | None) -> Unfolded:
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES)
     segment = _segments.decode(raw)
     if segment.format > SEGMENT_FORMAT:
         raise DamagedSegment(f"segment format {segment.format} is newer than {SEGMENT_FORMAT}: update herdscope")
-    order = unpack_integers(segment.streams, segment.count).tolist()
-    arrivals = unpack_integers(segment.arrivals, segment.count).tolist()
-    sizes = np.bincount(order, minlength=1).tolist()
+    order = unpack_integers(segment.streams, segment.count)
+    arrivals = unpack_integers(segment.arrivals, segment.count)
+    sizes = np.bincount(order, minlength=1)
+    if until_ns is not None:
+        arrived = int(np.searchsorted(arrivals, until_ns, side="right"))
+        order, arrivals = order[:arrived], arrivals[:arrived]
+    wanted = np.bincount(order, minlength=len(sizes))
     streams: dict[int, Iterator[Message]] = {}
     unknown: dict[str, int] = {}
     for group in segment.groups:
         kind = KINDS.get(group.kind)
         if kind is None:
-            unknown[group.kind] = unknown.get(group.kind, 0) + group.count
+            unknown[group.kind] = unknown.get(group.kind, 0) + int(wanted[group.streams].sum())
         elif kinds is None or group.kind in kinds:
-            messages = iter(_messages(group, kind))
+            messages = iter(_messages(group, kind, _beginnings(sizes[group.streams], wanted[group.streams])))
             for stream in group.streams:
-                streams[stream] = iter(list(islice(messages, sizes[stream])))
-    wanted = zip(arrivals, order, strict=True)
+                streams[stream] = iter(list(islice(messages, int(wanted[stream]))))
+    places = zip(arrivals.tolist(), order.tolist(), strict=True)
     if len(streams) < len(sizes):
-        wanted = ((at, stream) for at, stream in wanted if stream in streams)  # type: ignore[assignment]
-    return Unfolded([Recorded(at, next(streams[stream])) for at, stream in wanted], unknown)
+        places = ((at, stream) for at, stream in places if stream in streams)  # type: ignore[assignment]
+    return Unfolded([Recorded(at, next(streams[stream])) for at, stream in places], unknown)
 
 
-def _messages(group: _Group, kind: type[Message]) -> Iterable[Message]:
+def _beginnings(sizes: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of streams of `sizes` rows, one after another: which rows are among the first `wanted` of their stream."""
+    place_in_stream = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen: NDArray[np.bool_] = place_in_stream < np.repeat(wanted, sizes)
+    return chosen
+
+
+def _messages(group: _Group, kind: type[Message], rows: NDArray[np.bool_]) -> Iterable[Message]:
+    """The chosen rows of a group."""
+    if len(rows) != group.count:
+        raise DamagedSegment(f"{len(rows)} messages of kind {group.kind} where {group.count} should be")
     columns = dict(zip(group.names, group.columns, strict=True))
     values: dict[str, list[Any]] = {}
     for name in columns:
         if name in ("kind", "spans"):
             continue
-        values[name] = unpack_column(columns[name], group.count)
-    values["kind"] = [group.kind] * group.count
+        values[name] = unpack_column(columns[name], group.count, rows)
+    values["kind"] = [group.kind] * int(rows.sum())
     if "spans" in columns:
-        values["spans"] = unpack_spans(columns["spans"], values["t_ns"])
-    names = list(values)
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return msgspec.convert(rows, list[kind])  # type: ignore[valid-type]
+        values["spans"] = unpack_spans(columns["spans"], values["t_ns"], rows)
+    # One mapping at a time: thousands alive at once would set the garbage collector off.
+    return [msgspec.convert(dict(zip(values, row, strict=True)), kind) for row in zip(*values.values(), strict=True)]

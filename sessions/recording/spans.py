@@ -42,30 +42,34 @@ def pack_spans(lists: Sequence[Any], instants: Sequence[int]) -> Column | None:
     return [_SPANS, [len(rows), pack_integers(counts), columns]]
 
 
-def unpack_spans(column: Column, instants: Sequence[int]) -> list[Any]:
-    """Undo pack_spans (or a plain column): a list of spans for each frame; raise DamagedColumn."""
+def unpack_spans(column: Column, instants: Sequence[int], rows: NDArray[np.bool_]) -> list[Any]:
+    """Undo pack_spans (or a plain column) for the chosen frames: a list of spans for each. `instants` are the `t_ns` of
+    those, `rows` says of every frame whether it is chosen. Raise DamagedColumn."""
     form, payload = column
     if form != _SPANS:
-        return unpack_column(column, len(instants))
-    total, packed_counts, columns = payload
-    counts = unpack_integers(packed_counts, len(instants))
-    table = np.empty((total, _WIDTH), dtype=np.int64)
-    for index in range(_WIDTH):
-        if index in _INSTANTS:
-            table[:, index] = unpack_plain(columns[index], total)
-        else:
-            table[:, index] = unpack_integers(columns[index], total)
-    steps = table[:, _INSTANTS]
+        return unpack_column(column, len(rows), rows)
+    total, packed_counts, packed = payload
+    counts = unpack_integers(packed_counts, len(rows))
+    columns = [
+        (unpack_plain if index in _INSTANTS else unpack_integers)(packed[index], total) for index in range(_WIDTH)
+    ]
     # sent[n] = sent[n-1] + all five steps of span n, and from there back to each instant.
-    sent = np.cumsum(steps.sum(axis=1))
-    start = np.concatenate(([np.int64(0)], sent[:-1])) if total else sent
-    table[:, _INSTANTS] = start[:, None] + np.cumsum(steps, axis=1)
-    table[:, _INSTANTS] -= np.repeat(np.array(instants, dtype=np.int64), counts)[:, None]
-    by_field: list[list[Any]] = table.T.tolist()
-    by_field[_GRAPH] = table[:, _GRAPH].astype(bool).tolist()
-    rows = list(map(Span, *by_field))
+    sent = np.cumsum(sum(columns[index] for index in _INSTANTS))
+    before = np.concatenate(([np.int64(0)], sent[:-1])) if total else sent
+    for index in _INSTANTS:
+        before = columns[index] = before + columns[index]
+    chosen = np.repeat(rows, counts)
+    counts = counts[rows]
+    frames = np.repeat(np.array(instants, dtype=np.int64), counts)
+    by_field: list[list[Any]] = []
+    for index, values in enumerate(columns):
+        kept = values[chosen]
+        if index in _INSTANTS:
+            kept -= frames
+        by_field.append((kept.astype(bool) if index == _GRAPH else kept).tolist())
+    spans = list(map(Span, *by_field))
     ends = np.cumsum(counts).tolist()
-    return [rows[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
+    return [spans[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
 def _previous_sent(table: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from sessions.recording.segment import fold
 from sessions.recording.state import SessionState, pack_keyframe
 
 FOLD_NS = 4_000_000_000
-FOLD_BYTES = 4 * 1024 * 1024
+FOLD_BYTES = 1024 * 1024
 FOLD_MESSAGES = 20_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +117,8 @@ def test_a_refusing_disk_stops_the_recording_and_nothing_else(
     wait_until(lambda: recorded(tmp_path / "x.herd") == [first])
     recorder._writer._database.execute("PRAGMA max_page_count = 1")  # as a full disk does: no page can be added
     for _ in range(20):
-        hub.publish(LogLines(source="hub", t_ns=1, lines=[LogLine(1, None, "x" * 100_000)]))
+        line = os.urandom(50_000).hex()  # folded it must not fit either
+        hub.publish(LogLines(source="hub", t_ns=1, lines=[LogLine(1, None, line)]))
     wait_until(lambda: stopped)
     assert stopped == [f"recording stopped: cannot write {tmp_path / 'x.herd'}: database or disk is full"]
     sub = hub.subscribe([Marker])

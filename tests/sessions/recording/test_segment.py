@@ -11,7 +11,7 @@ from sessions.codec import encode
 from sessions.messages import GpuFrame, Marker, Message, QueueFrame, StageFrame
 from sessions.recording.columns import pack_column, pack_integers, unpack_column, unpack_integers
 from sessions.recording.segment import DamagedSegment, Recorded, fold, unfold
-from tests.sessions.recording.synthetic import session
+from tests.sessions.recording.synthetic import START_NS, TICK_NS, session
 from tests.sessions.strategies import messages
 
 _ARRIVALS = st.lists(st.integers(0, 2**40), max_size=30).map(sorted)
@@ -38,6 +38,25 @@ def test_any_stream_comes_back(records: list[Recorded]) -> None:
 @settings(max_examples=80, deadline=None)
 def test_any_stream_of_frames_comes_back(records: list[Recorded]) -> None:
     assert unfold(folded(records)).records == records
+
+
+@given(streams(StageFrame, GpuFrame, QueueFrame), st.integers(-1, 2**40 + 1))
+@settings(max_examples=80, deadline=None)
+def test_a_beginning_is_the_beginning_of_the_whole(records: list[Recorded], until_ns: int) -> None:
+    until_ns = records[until_ns % len(records)].at_ns if records and until_ns % 2 else until_ns
+    arrived = [record for record in records if record.at_ns <= until_ns]
+    assert unfold(folded(records), until_ns=until_ns).records == arrived
+
+
+@pytest.mark.parametrize("tick", [-1, 0, 11, 29, 40])
+def test_a_beginning_of_a_realistic_stream(tick: int) -> None:
+    records = [Recorded(at, message) for at, batch in session(30) for message in batch]
+    until_ns = START_NS + tick * TICK_NS
+    arrived = [record for record in records if record.at_ns <= until_ns]
+    data = folded(records)
+    assert unfold(data, until_ns=until_ns).records == arrived
+    gpus = [record for record in arrived if isinstance(record.message, GpuFrame)]
+    assert unfold(data, frozenset(["gpu_frame"]), until_ns).records == gpus
 
 
 def test_a_realistic_stream_comes_back_small() -> None:
