@@ -85,6 +85,9 @@ class Connection:
         try:
             self._outbox.send(self._sock)
         except OSError as error:
+            # The peer has closed its end: what it sent before, its goodbye perhaps, is still there to be read.
+            while self.open and self._read():
+                pass
             self.lose(f"connection lost: {error.strerror or error}")
             return
         if bool(self._outbox) != self._writing:
@@ -97,21 +100,23 @@ class Connection:
         if mask & selectors.EVENT_READ and self.open:
             self._read()
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Take in what has arrived; whether there may be more."""
         try:
             data = self._sock.recv(_READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self.lose(f"connection lost: {error.strerror or error}")
-            return
+            return False
         if not data:
             self.lose("connection lost: the peer's process ended or closed it")
-            return
+            return False
         try:
             for frame in self._splitter.feed(data):
                 self._on_frame(frame)
                 if not self.open:
-                    return
+                    return False
         except (MalformedMessage, ChannelError) as error:
             self.lose(str(error))
+        return self.open

@@ -260,6 +260,19 @@ def test_peers_notice_the_end_of_the_hub(hub: UnixHub, peers: tuple[UnixPeer, Un
     assert not hub.path.exists()
 
 
+def test_a_goodbye_is_read_though_sending_fails_first(hub: UnixHub, peers: tuple[UnixPeer, UnixPeer]) -> None:
+    """The peer's thread is held up while the hub says goodbye, so that its next send finds the socket closed."""
+    sub = peers[0].subscribe([Goodbye])
+    held = threading.Event()
+    peers[0]._loop.post(held.wait, 5)
+    hub.close("engine stopped")
+    peers[0].publish(marker("p0"))
+    held.set()
+    left = sub.get(5)
+    assert isinstance(left, Goodbye)
+    assert (left.reason, left.expected) == ("engine stopped", True)
+
+
 def test_wakes_on_arrival_once_until_drained(hub: UnixHub) -> None:
     sub = hub.subscribe([Marker])
     woken: list[int] = []
@@ -326,6 +339,5 @@ def test_close_is_quick_and_repeatable(tmp_path: Path) -> None:
     hub.publish(marker("hub"))
     with pytest.raises(ChannelClosed):
         hub.subscribe([Marker])
-    names = [thread.name for thread in threading.enumerate()]
-    assert "channel-hub" not in names
-    assert "channel-peer" not in names
+    assert not hub._loop._thread.is_alive()
+    assert not peer._loop._thread.is_alive()
