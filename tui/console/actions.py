@@ -13,6 +13,7 @@ from tui.console.control import Control
 
 if TYPE_CHECKING:
     from sessions.replay import ReplayChannel
+    from tui.console.spans import Spans
 
 KEY_NAMES = {
     "plus": "+",
@@ -38,6 +39,9 @@ class Operator(Protocol):
 
     @property
     def control(self) -> Control: ...
+
+    @property
+    def spans(self) -> Spans: ...
 
     def show(self, mode: str) -> None:
         """Switch to a screen."""
@@ -169,6 +173,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("replay.faster", "right_parenthesis", "Replay twice as fast", "Recording", lambda o: o.change_speed(2)),
     Action("replay.slower", "left_parenthesis", "Replay half as fast", "Recording", lambda o: o.change_speed(0.5)),
     Action("replay.go_to", "t", "Replay: go to a time", "Recording", lambda o: o.ask_time()),
+    Action("replay.span_start", "i", "Replay: a span begins here", "Recording", lambda o: o.spans.start()),
+    Action("replay.span_end", "o", "Replay: diagnose it to here", "Recording", lambda o: o.spans.end()),
     # Engine
     Action("engine.restart", "R", "Restart the engine", "Engine", lambda o: o.restart_engine()),
 )

@@ -35,6 +35,7 @@ from tui.console.session.choices import from_choice, from_options
 from tui.console.session.gpus_here import gpu_names
 from tui.console.session.session import Session
 from tui.console.sessions import Sessions
+from tui.console.spans import Spans
 from tui.console.store.outlook import first_cause
 from tui.console.store.store import Store
 from tui.console.view import View
@@ -84,7 +85,8 @@ class ConsoleApp(App[int]):
         data = data or user_data_path("herdscope")
         self.runs = Runs(self.store, data / "results")
         self.recordings = Recordings(self.store, self.view, data / "sessions")
-        self.profiles = Profiles(self.store, self.view, lambda: self.show("diagnosis"))
+        self.profiles = Profiles(self.store, self.view, self.show_diagnosis)
+        self.spans = Spans(self.store, self.view, self.sessions, self.show_diagnosis)
         self._recordings_folder = data / "sessions"
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
@@ -189,6 +191,7 @@ class ConsoleApp(App[int]):
             self.sessions.fill()
             self.view.status = session.failure or session.status
             self.view.replay = self.sessions.replay.state() if self.sessions.replay is not None else None
+            self.spans.tick()
             self.control.use(session.channel, session.read_only)
             self.benchmarks.tick()
             self._record(session)
@@ -259,11 +262,15 @@ class ConsoleApp(App[int]):
         self.notify("Press Ctrl-C again to quit and end the engine", timeout=INTERRUPT_WINDOW_S)
 
     def show(self, mode: str) -> None:
-        """Switch to a screen; the diagnosis screen, asked for again, goes from a profile back to now."""
+        """Switch to a screen; the diagnosis screen, asked for again, goes from a profile or a span back to now."""
         if self.current_mode != mode:
             self.switch_mode(mode)
         elif mode == "diagnosis":
-            self.view.profiled = None
+            self.view.apart = None
+
+    def show_diagnosis(self) -> None:
+        """The diagnosis screen, with whatever is looked at there."""
+        self.switch_mode("diagnosis")
 
     def show_help(self) -> None:
         """The help of this screen and of the focused panel."""

@@ -11,7 +11,7 @@ from sessions.channel.interface import Channel, ChannelError
 from sessions.clock import source_id
 from sessions.messages import ProfileReply, ProfileRequest, Verdicts
 from tui.console.store.store import Store
-from tui.console.view import View
+from tui.console.view import Apart, View
 
 STEPS = 32
 TIMEOUT_S = 400.0
@@ -54,10 +54,11 @@ class Profiles:
             return
         self._store.note("note", f"profiled to {folder}{_cost(reply)}")
         try:
-            self._view.profiled = await asyncio.to_thread(_diagnose, [Path(path) for path in reply.traces])
+            found = await asyncio.to_thread(_diagnose, [Path(path) for path in reply.traces])
         except (OSError, ValueError) as error:
             self._store.note("refused", f"profile: {error}")
             return
+        self._view.apart = Apart("the profile", found)
         self._shown()
 
 

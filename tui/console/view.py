@@ -12,6 +12,20 @@ NO_HOLD = 2_000_000_000
 """Windows at least this long scroll; shorter ones are held still, as an oscilloscope does."""
 
 
+class ChosenSpan(msgspec.Struct, frozen=True):
+    """A span of the replay, ns of the recorder's clock; `end_ns` is None until it is chosen."""
+
+    start_ns: int
+    end_ns: int | None = None
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """A diagnosis that is not of now: `of` says of what."""
+
+    of: str
+    verdicts: Verdicts
+
+
 class View(msgspec.Struct):
     """Mutable state of the screens, shared by their panels.
 
@@ -25,7 +39,8 @@ class View(msgspec.Struct):
     bench: what became of the last benchmark that was started here.
     recording: the file that the session is being recorded to.
     replay: where the replay stands, while one is shown.
-    profiled: the diagnosis of a profile, while it is looked at.
+    span: the span of the replay that the operator chose.
+    apart: the diagnosis of a profile or of a span, while it is looked at.
     keys: the key shown for each action's id, with the operator's own keys in place.
     """
 
@@ -39,7 +54,8 @@ class View(msgspec.Struct):
     bench: str = ""
     recording: str = ""
     replay: ReplayState | None = None
-    profiled: Verdicts | None = None
+    span: ChosenSpan | None = None
+    apart: Apart | None = None
     keys: dict[str, str] = {}
 
     def key_of(self, action: str) -> str:

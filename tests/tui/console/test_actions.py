@@ -111,7 +111,7 @@ async def test_every_other_action_by_its_key(console: Build, action: str) -> Non
 TESTED_WITH_A_RECORDING = {
     *("verdict.apply", "profile", "record", "record.save"),
     *(f"replay.{name}" for name in ("look_back", "live", "back", "step", "back_10", "on_10", "next_mark", "last_mark")),
-    *(f"replay.{name}" for name in ("faster", "slower", "go_to")),
+    *(f"replay.{name}" for name in ("faster", "slower", "go_to", "span_start", "span_end")),
 }
 """See test_recording_keys.py and test_diagnosis_screen.py."""
 

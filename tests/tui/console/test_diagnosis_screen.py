@@ -115,15 +115,15 @@ async def test_a_profile_opens_its_diagnosis(console: Build, shared_data: Path) 
         for _ in range(1200):
             await pilot.pause(0.05)
             app.frame()
-            if app.view.profiled is not None:
+            if app.view.apart is not None:
                 break
         await pilot.pause()
         app.frame()
         assert app.current_mode == "diagnosis"
-        assert app.view.profiled is not None and "herd" in app.view.profiled.headline
+        assert app.view.apart is not None and "herd" in app.view.apart.verdicts.headline
         assert any("80 tok/s while profiling, 100 before" in event.text for event in app.store.events)
         await pilot.press("2")
-        assert app.view.profiled is None
+        assert app.view.apart is None
 
 
 async def test_traces_that_cannot_be_read_are_one_line(console: Build, tmp_path: Path) -> None:

@@ -8,14 +8,18 @@ import pytest
 from textual.pilot import Pilot
 
 from sessions.channel.unix import UnixHub, connect_unix
+from sessions.messages import Verdicts
+from sessions.recording.meta import Origin
 from sessions.recording.reader import Recording
+from sessions.recording.writer import RecordingWriter
 from tests.tui.console.fakes import FakeChannel, FakeSession
-from tests.tui.console.feed import MS, Feed, balanced, herd
+from tests.tui.console.feed import MS, WALL, Feed, balanced, herd
 from tests.tui.console.recorded import MARK_AT_S, record
 from tui.console.app import ConsoleApp
 from tui.console.panels.panel import Panel
 from tui.console.screens.ask_time import seconds_of
 from tui.console.session.replayed import ReplaySession
+from tui.console.view import ChosenSpan
 
 Build = Callable[..., ConsoleApp]
 S = 1_000_000_000
@@ -35,6 +39,19 @@ def drawn(app: ConsoleApp) -> dict[str, list[str]]:
     """Text of every panel of the live screen."""
     panels = [panel for panel in app.screen.query(Panel) if panel.display and panel.id not in ("header", "replay-bar")]
     return {str(panel.id): [panel.render_line(y).text for y in range(panel.content_size.height)] for panel in panels}
+
+
+def record_turned(path: Path) -> None:
+    """Six seconds of a herd, then six of the same requests spread out."""
+    first = herd()
+    second = balanced(start_ns=first.start_ns + 6 * S)
+    writer = RecordingWriter(path, Origin(t_ns=first.start_ns, wall_ns=WALL, host="host", command_line=[], versions={}))
+    for feed in (first, second):
+        for at_ns, messages in [(feed.start_ns, feed.opening()), *feed.frames(6.0)]:
+            for message in messages:
+                writer.write(at_ns, message)
+            writer.commit()
+    writer.close("the session ended")
 
 
 @pytest.fixture
@@ -150,6 +167,68 @@ async def test_what_is_shown_is_diagnosed(console: Build, replayed: ReplaySessio
         replayed.replay.go_to(herd().start_ns + 10 * S)
         await until(pilot, app, lambda: app.store.verdict is not None, 60.0)
         assert app.store.verdict is not None and "herd" in app.store.verdict.text.lower()
+
+
+async def test_a_span_is_chosen_by_keys_and_diagnosed(console: Build, tmp_path: Path) -> None:
+    path = tmp_path / "tonight.herd"
+    record_turned(path)
+    session = ReplaySession(path)
+    session.open = lambda: None  # type: ignore[method-assign]
+    app = console(session)
+    start = herd().start_ns
+
+    async with app.run_test(size=(110, 36)) as pilot:
+
+        async def at(seconds: float, key: str) -> None:
+            session.replay.go_to(start + round(seconds * S))
+            await until(pilot, app, lambda: session.replay.position_ns == start + round(seconds * S))
+            await pilot.press(key)
+            await pilot.pause()
+
+        def found() -> Verdicts:
+            assert app.view.apart is not None
+            return app.view.apart.verdicts
+
+        await until(pilot, app, lambda: app.view.replay is not None)
+        await at(1.0, "i")
+        assert app.view.span == ChosenSpan(start + S) and app.view.apart is None
+        await at(5.0, "o")
+        await until(pilot, app, lambda: app.view.apart is not None, 60.0)
+        assert app.current_mode == "diagnosis" and app.view.apart is not None
+        assert app.view.apart.of == "0:00:01 to 0:00:05"
+        assert "herd" in found().headline
+        app.frame()
+        await pilot.pause()
+        title = str(app.screen.query_one("#measures").border_title)
+        assert "of 0:00:01 to 0:00:05 (2 goes back to now)" in title
+        bar = app.screen.query_one("#replay-bar", Panel)
+        assert 20 <= bar.render_line(1).text.count("━") <= 40
+
+        herd_found = app.view.apart
+        await at(11.0, "o")  # on the diagnosis screen, and beyond the knob: the stretch after it
+        await until(pilot, app, lambda: app.view.apart is not herd_found, 60.0)
+        assert "herd" not in found().headline and app.current_mode == "diagnosis"
+        await pilot.press("2")
+        assert app.view.apart is None
+
+        await at(11.5, "i")  # behind the end, which is forgotten
+        assert app.view.span == ChosenSpan(start + round(11.5 * S))
+        await at(9.0, "o")  # before the start: from the beginning
+        assert app.view.span == ChosenSpan(start, start + 9 * S)
+        await until(pilot, app, lambda: app.view.apart is not None, 60.0)
+        app.open_launcher()
+        app.spans.tick()
+        assert app.view.span is None and app.view.apart is None
+    session.close()
+
+
+async def test_a_span_needs_a_recording(console: Build) -> None:
+    app = console(FakeSession(herd(), 1.0, FakeChannel()))
+    async with app.run_test(size=(100, 36)) as pilot:
+        await until(pilot, app, lambda: app.store.queue is not None)
+        await pilot.press("i", "o")
+        assert [event.text for event in app.store.events][-1] == "span: no recording is shown"
+        assert app.view.span is None
 
 
 async def test_recording_starts_and_stops_and_the_last_minutes_can_be_saved(console: Build, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class ReplayBar(Panel, can_focus=False):
             self.share = share
 
     def key(self) -> Hashable:
-        return self.view.replay
+        return (self.view.replay, self.view.span)
 
     def rows(self, width: int, height: int) -> list[Strip]:
         state = self.view.replay
@@ -71,12 +71,24 @@ class ReplayBar(Panel, can_focus=False):
         row.add("LIVE EDGE" if state.following else "growing" if state.growing else "", GOOD).to(EDGE)
         marks = {(mark.t_ns - state.start_ns) * cells // span: mark for mark in state.marks}
         line = ["─"] * cells
+        inks = [FAINT] * cells
+        for column in self._chosen(cells, span):
+            line[column], inks[column] = "━", ACCENT
         for column in marks:
             if 0 <= column < cells:
                 line[column] = "▲"
         for column, char in enumerate(line):
-            row.add(char, MARK_INKS.get(marks[column].category, DIM) if char == "▲" else FAINT)
+            row.add(char, MARK_INKS.get(marks[column].category, DIM) if char == "▲" else inks[column])
         return row.strip(width)
+
+    def _chosen(self, cells: int, span: int) -> range:
+        """The cells of the chosen span; one cell until its end is chosen."""
+        state, chosen = self.view.replay, self.view.span
+        if state is None or chosen is None:
+            return range(0)
+        first = (chosen.start_ns - state.start_ns) * cells // span
+        last = first if chosen.end_ns is None else (chosen.end_ns - state.start_ns) * cells // span
+        return range(max(0, first), min(cells - 1, last) + 1)
 
     def on_click(self, event: events.Click) -> None:
         cells = max(1, self.content_size.width - 2 * EDGE)

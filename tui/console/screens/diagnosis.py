@@ -42,8 +42,8 @@ GAIN_TOP = 4.0
 
 
 def shown_verdicts(store: Store, view: View) -> Verdicts | None:
-    """The verdicts on a profile while one is looked at, else those of now."""
-    return view.profiled or store.verdicts
+    """The verdicts on a profile or a span while one is looked at, else those of now."""
+    return view.apart.verdicts if view.apart is not None else store.verdicts
 
 
 class VerdictsPanel(ListPanel):
@@ -126,7 +126,10 @@ class MeasuresPanel(Panel, can_focus=False):
         return id(shown_verdicts(self.store, self.view))
 
     def title(self) -> str:
-        return "Diagnosis · of the profile (2 goes back to now)" if self.view.profiled else "Diagnosis · of now"
+        apart = self.view.apart
+        if apart is None:
+            return "Diagnosis · of now"
+        return f"Diagnosis · of {apart.of} ({self.view.key_of('screen.diagnosis')} goes back to now)"
 
     def rows(self, width: int, height: int) -> list[Strip]:
         found = shown_verdicts(self.store, self.view)
