@@ -27,7 +27,8 @@ class ReplayChannel(Endpoint):
 
     Controls may be called from any thread and return at once; they take effect in the replay's own thread, in order.
     With `threaded` False nothing runs by itself: `pump` does one round (for tests and for headless use).
-    `on_error` is called with one line, from the replay's thread, when the file can no longer be read.
+    `on_error` is called with one line, from the replay's thread, when the file can no longer be read. `player` makes
+    what decides where it stands, from the recording and `lookback_s`.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class ReplayChannel(Endpoint):
         lookback_s: float = LOOKBACK_S,
         threaded: bool = True,
         on_error: Callable[[str], None] | None = None,
+        player: Callable[[Recording, float], Player] = Player,
     ) -> None:
         super().__init__(f"replay/{Path(path).name}")
         self.recording = Recording(path)
-        self.player = Player(self.recording, lookback_s)
+        self.player = player(self.recording, lookback_s)
         self._clock = clock or MonotonicClock()
         self._on_error = on_error
         self._state = SessionState(self.recording.seek(self.player.position_ns).state)

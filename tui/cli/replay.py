@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @recording_argument
+@click.argument("beside", required=False, type=click.Path(dir_okay=False))
 @click.option("--headless", is_flag=True, help="Stream the messages to standard output instead of showing them.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --headless: one JSON object a line.")
 @from_option
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only these kinds of message; may be repeated.")
 @click.option("--speed", type=click.FloatRange(0.25, 16), help="Keep the pace of the session, this many times as fast.")
 @click.option("--follow", is_flag=True, help="Go on while the file is being written.")
+@click.option(
+    "--align",
+    metavar="MARK|TIME",
+    help="Lay two recordings over each other at a mark (part of its text, or its number) or a time (90s, 1:30) of each"
+    "  [default: the first knob change of each, or the start]",
+)
 def replay(
     recording: str,
+    beside: str | None,
     headless: bool,
     as_json: bool,
     start: Callable[[Recording], int] | None,
@@ -35,29 +43,40 @@ def replay(
     kinds: tuple[str, ...],
     speed: float | None,
     follow: bool,
+    align: str | None,
 ) -> None:
-    """Replay a recording in the console, or with --headless as JSON lines.
+    """Replay a recording in the console (two: side by side), or with --headless as JSON lines.
 
     \b
     Example: herdscope replay tonight.herd
+             herdscope replay before.herd after.herd --align "admission = rebalance"
              herdscope replay tonight.herd --headless --kind gpu_frame --from 1:00 --until 2:00
              herdscope replay tonight.herd --json --speed 1 | my-program
     """
     if not (headless or as_json) and (start or end or kinds or speed or follow):
         raise click.UsageError("--from, --until, --kind, --speed and --follow go with --headless")
+    if beside is not None and (headless or as_json):
+        raise click.UsageError("--headless streams one recording: leave out the second, or run it twice")
+    if align is not None and beside is None:
+        raise click.UsageError("--align needs two recordings: herdscope replay A.herd B.herd --align ...")
     if headless or as_json:
         _stream(Path(recording), start, end, kinds, speed, follow)
     else:
-        raise SystemExit(_show(Path(recording)))
+        _show(Path(recording), Path(beside) if beside is not None else None, align)
 
 
-def _show(path: Path) -> int:
+def _show(path: Path, beside: Path | None, align: str | None) -> None:
     from sessions.recording.reader import Recording
-    from tui.console.app import run_console
+    from sessions.replay.alignment import anchors
+    from tui.cli.run import open_console
     from tui.console.options import ConsoleOptions
 
-    Recording(path).close()  # a bad file is refused before the console takes the terminal
-    return run_console(ConsoleOptions(recording=path))
+    # What cannot be shown is refused before the console takes the terminal.
+    if beside is None:
+        Recording(path).close()
+    else:
+        anchors(path, beside, align)
+    open_console(ConsoleOptions(recording=path, beside=beside, align=align))
 
 
 def _stream(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from tui.console.control import Control
 
 if TYPE_CHECKING:
-    from sessions.replay import ReplayChannel
+    from tui.console.recordings import Recordings
+    from tui.console.replays import Replays
     from tui.console.spans import Spans
 
 KEY_NAMES = {
@@ -41,6 +42,12 @@ class Operator(Protocol):
     def control(self) -> Control: ...
 
     @property
+    def recordings(self) -> Recordings: ...
+
+    @property
+    def replays(self) -> Replays: ...
+
+    @property
     def spans(self) -> Spans: ...
 
     def show(self, mode: str) -> None:
@@ -62,22 +69,6 @@ class Operator(Protocol):
     def apply_first_verdict(self) -> None: ...
 
     def profile(self) -> None: ...
-
-    def toggle_recording(self) -> None: ...
-
-    def save_flight(self) -> None: ...
-
-    def look_back(self) -> None: ...
-
-    def seek(self, move: Callable[[ReplayChannel], None]) -> None:
-        """Move the replay, where one is shown."""
-        ...
-
-    def change_speed(self, factor: float) -> None: ...
-
-    def ask_time(self) -> None: ...
-
-    def to_live(self) -> None: ...
 
     def start_benchmark(self) -> None: ...
 
@@ -122,6 +113,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("screen.compare", "4", "Compare runs", "Screens", lambda o: o.show("compare")),
     Action("screen.sessions", "5", "Recordings", "Screens", lambda o: o.show("sessions")),
     Action("screen.log", "6,l", "Engine log", "Screens", lambda o: o.show("log")),
+    Action("screen.together", "7", "Two recordings side by side", "Screens", lambda o: o.replays.show_beside()),
     Action("help", "question_mark,f1", "Help", "Screens", lambda o: o.show_help(), "help", True),
     Action("commands", "ctrl+p", "Command palette", "Screens", lambda o: o.show_commands(), without_session=True),
     Action("launcher", "n", "Another session (launcher)", "Screens", lambda o: o.open_launcher()),
@@ -160,19 +152,41 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("profile", "f", "Profile, then diagnose it", "Diagnosis", lambda o: o.profile()),
     # Recording and replay
-    Action("record", "r", "Record the session, or stop", "Recording", lambda o: o.toggle_recording(), "record"),
-    Action("record.save", "F", "Save the last minutes", "Recording", lambda o: o.save_flight()),
-    Action("replay.look_back", "T", "Look back: replay until now", "Recording", lambda o: o.look_back()),
-    Action("replay.live", "E", "Back to now", "Recording", lambda o: o.to_live()),
-    Action("replay.back", "comma", "Replay: a frame back", "Recording", lambda o: o.seek(lambda r: r.step(-1))),
-    Action("replay.step", "full_stop", "Replay: a frame on", "Recording", lambda o: o.seek(lambda r: r.step(1))),
-    Action("replay.back_10", "H,shift+left", "Replay: 10 s back", "Recording", lambda o: o.seek(lambda r: r.jump(-10))),
-    Action("replay.on_10", "L,shift+right", "Replay: 10 s on", "Recording", lambda o: o.seek(lambda r: r.jump(10))),
-    Action("replay.next_mark", "j", "Replay: next mark", "Recording", lambda o: o.seek(lambda r: r.next_mark())),
-    Action("replay.last_mark", "k", "Replay: mark before", "Recording", lambda o: o.seek(lambda r: r.previous_mark())),
-    Action("replay.faster", "right_parenthesis", "Replay twice as fast", "Recording", lambda o: o.change_speed(2)),
-    Action("replay.slower", "left_parenthesis", "Replay half as fast", "Recording", lambda o: o.change_speed(0.5)),
-    Action("replay.go_to", "t", "Replay: go to a time", "Recording", lambda o: o.ask_time()),
+    Action("record", "r", "Record the session, or stop", "Recording", lambda o: o.recordings.toggle(), "record"),
+    Action("record.save", "F", "Save the last minutes", "Recording", lambda o: o.recordings.save_flight()),
+    Action("replay.look_back", "T", "Look back: replay until now", "Recording", lambda o: o.replays.look_back()),
+    Action("replay.live", "E", "Back to now", "Recording", lambda o: o.replays.to_live()),
+    Action("replay.back", "comma", "Replay: a frame back", "Recording", lambda o: o.replays.seek(lambda r: r.step(-1))),
+    Action(
+        "replay.step", "full_stop", "Replay: a frame on", "Recording", lambda o: o.replays.seek(lambda r: r.step(1))
+    ),
+    Action(
+        "replay.back_10",
+        "H,shift+left",
+        "Replay: 10 s back",
+        "Recording",
+        lambda o: o.replays.seek(lambda r: r.jump(-10)),
+    ),
+    Action(
+        "replay.on_10", "L,shift+right", "Replay: 10 s on", "Recording", lambda o: o.replays.seek(lambda r: r.jump(10))
+    ),
+    Action(
+        "replay.next_mark", "j", "Replay: next mark", "Recording", lambda o: o.replays.seek(lambda r: r.next_mark())
+    ),
+    Action(
+        "replay.last_mark",
+        "k",
+        "Replay: mark before",
+        "Recording",
+        lambda o: o.replays.seek(lambda r: r.previous_mark()),
+    ),
+    Action(
+        "replay.faster", "right_parenthesis", "Replay twice as fast", "Recording", lambda o: o.replays.change_speed(2)
+    ),
+    Action(
+        "replay.slower", "left_parenthesis", "Replay half as fast", "Recording", lambda o: o.replays.change_speed(0.5)
+    ),
+    Action("replay.go_to", "t", "Replay: go to a time", "Recording", lambda o: o.replays.ask_time()),
     Action("replay.span_start", "i", "Replay: a span begins here", "Recording", lambda o: o.spans.start()),
     Action("replay.span_end", "o", "Replay: diagnose it to here", "Recording", lambda o: o.spans.end()),
     # Engine

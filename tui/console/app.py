@@ -6,7 +6,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,6 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from sessions.recording.errors import RecordingError
 from tui.console.actions import ACTIONS, BY_ID, keys_shown
 from tui.console.benchmarks import Benchmarks
 from tui.console.control import Control
@@ -26,6 +25,7 @@ from tui.console.options import ConsoleOptions
 from tui.console.panels.replay_bar import ReplayBar
 from tui.console.profiles import Profiles
 from tui.console.recordings import Recordings
+from tui.console.replays import Replays
 from tui.console.runs import Runs
 from tui.console.screens.launcher import LauncherScreen
 from tui.console.screens.modes import MODES, screen_of
@@ -41,7 +41,6 @@ from tui.console.store.store import Store
 from tui.console.view import View
 
 if TYPE_CHECKING:
-    from sessions.replay import ReplayChannel
     from tui.console.screens.diagnosis import DiagnosisScreen
     from tui.console.screens.sessions import SessionsScreen
 
@@ -85,9 +84,10 @@ class ConsoleApp(App[int]):
         data = data or user_data_path("herdscope")
         self.runs = Runs(self.store, data / "results")
         self.recordings = Recordings(self.store, self.view, data / "sessions")
+        self.replays = Replays(self, self.sessions, self.recordings)
         self.profiles = Profiles(self.store, self.view, self.show_diagnosis)
         self.spans = Spans(self.store, self.view, self.sessions, self.show_diagnosis)
-        self._recordings_folder = data / "sessions"
+        self.recordings_folder = data / "sessions"
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
         self._due_s = 0.0
@@ -101,19 +101,23 @@ class ConsoleApp(App[int]):
         self.set_keymap(self.options.keymap)
         self.add_mode("launcher", lambda: self._launcher)
         for mode in MODES:
-            self.add_mode(
-                mode, functools.partial(screen_of, mode, self.store, self.view, self.runs, self._recordings_folder)
-            )
+            self.add_mode(mode, functools.partial(screen_of, mode, self))
         if self._guard is not None:
             self._guard.start()
-        first = self._first or from_options(self.options)
-        if first is None:
-            self.open_launcher()
-        else:
-            self._open(first)
+        self._open_first()
         if self._clock:
             self._due_s = time.monotonic()
             self.set_timer(self.frames.period_s, self._next_frame)
+
+    def _open_first(self) -> None:
+        options = self.options
+        if options.recording is not None and options.beside is not None:
+            if not self.replays.open_beside(options.recording, options.beside, options.align):
+                self.open_launcher()
+        elif (first := self._first or from_options(options)) is not None:
+            self._open(first)
+        else:
+            self.open_launcher()
 
     async def on_event(self, event: events.Event) -> None:
         """Keys and the mouse pass here before they reach what has the focus."""
@@ -306,9 +310,7 @@ class ConsoleApp(App[int]):
 
     def hold(self) -> None:
         """Hold the time lines still: pause the replay, or freeze the live ones."""
-        if self.sessions.replay is not None:
-            self.sessions.replay.replay.toggle()
-        else:
+        if not self.replays.toggle():
             self.control.freeze()
 
     def apply_first_verdict(self) -> None:
@@ -326,64 +328,16 @@ class ConsoleApp(App[int]):
 
     # --- recording and replay -------------------------------------------------------------------------------------
 
-    def toggle_recording(self) -> None:
-        """Record the session to a new file, or stop."""
-        self.recordings.toggle()
-
-    def save_flight(self) -> None:
-        """Write the last minutes to a file."""
-        self.recordings.save_flight()
-
     def on_sessions_screen_picked(self, event: SessionsScreen.Picked) -> None:
-        """Replay a recording."""
-        self._replay(event.path)
-
-    def look_back(self) -> None:
-        """Replay this session while it goes on: the file being recorded, or the last minutes."""
-        if self.sessions.replay is not None:
-            return
-        path = self.recordings.look_back()
-        if path is not None:
-            self._replay(path)
-            self.seek(lambda replay: replay.go_to(replay.extent_ns[1]))
-
-    def _replay(self, path: Path) -> None:
-        try:
-            self.sessions.show_replay(path)
-        except (RecordingError, OSError) as error:
-            self.notify(str(error), severity="error", timeout=10)
+        """Replay a recording, or two side by side."""
+        if len(event.paths) == 1:
+            self.replays.open(event.paths[0])
         else:
-            self.switch_mode("live")
-
-    def to_live(self) -> None:
-        """From looking back to now; in a recording that is still written, to its end."""
-        if not self.sessions.back_to_live():
-            self.seek(lambda replay: replay.follow())
-
-    def seek(self, move: Callable[[ReplayChannel], None]) -> None:
-        """Move the replay, where one is shown."""
-        if self.sessions.replay is not None:
-            move(self.sessions.replay.replay)
-
-    def change_speed(self, factor: float) -> None:
-        """Replay faster or slower."""
-        self.seek(lambda replay: replay.set_speed(replay.player.speed * factor))
-
-    def ask_time(self) -> None:
-        """Go to a time of the recording."""
-        if self.sessions.replay is not None:
-            from tui.console.screens.ask_time import AskTime
-
-            self.push_screen(AskTime(), self._go_to_seconds)
-
-    def _go_to_seconds(self, seconds: float | None) -> None:
-        if seconds is not None:
-            self.seek(lambda replay: replay.go_to(replay.extent_ns[0] + int(seconds * 1e9)))
+            self.replays.open_beside(event.paths[0], event.paths[1])
 
     def on_replay_bar_sought(self, event: ReplayBar.Sought) -> None:
         """The scrub bar was clicked."""
-        first, last = (self.view.replay.start_ns, self.view.replay.end_ns) if self.view.replay else (0, 0)
-        self.seek(lambda replay: replay.go_to(first + int(event.share * (last - first))))
+        self.replays.go_to_share(event.share)
 
     def leave(self) -> None:
         """Quit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sessions.channel.interface import Channel
+from tui.console.beside import Beside
 from tui.console.session.choices import recorded
 from tui.console.session.replayed import ReplaySession
 from tui.console.session.session import Session
@@ -16,6 +17,7 @@ class Sessions:
 
     def __init__(self, store: Store) -> None:
         self.shown: Session | None = None
+        self.beside = Beside(store)
         self._store = store
         self._behind: Session | None = None
         self._store_behind = Store()
@@ -42,10 +44,12 @@ class Sessions:
             self.shown.fill(self._store)
         if self._behind is not None:
             self._behind.fill(self._store_behind)
+        self.beside.fill()
 
     def show_replay(self, path: Path) -> None:
         """Replay a recording over the live session, or instead of the replay shown. Raise RecordingError."""
         session = recorded(str(path))
+        self.beside.forget()
         if self.replay is not None:
             self.replay.close()
             self._store.reset()
@@ -55,10 +59,21 @@ class Sessions:
             self._store.exchange(self._store_behind)
         self.show(session)
 
+    def show_beside(self, first: Path, second: Path, align: str | None) -> None:
+        """Replay a recording, and a second one beside it, from where they align. Raise RecordingError."""
+        from sessions.replay.alignment import anchors
+
+        at = anchors(first, second, align)
+        self.show_replay(first)
+        assert self.replay is not None
+        self.replay.replay.go_to(at[0].t_ns)
+        self.beside.open(second, self.replay, at)
+
     def back_to_live(self) -> bool:
         """End the replay and show the live session behind it; False where there is none."""
         if self.replay is None or self._behind is None:
             return False
+        self.beside.forget()
         self.replay.close()
         self.shown, self._behind = self._behind, None
         self._store.exchange(self._store_behind)
@@ -66,6 +81,7 @@ class Sessions:
 
     def close(self) -> None:
         """End every session. May be called from any thread."""
+        self.beside.close()
         for session in (self.shown, self._behind):
             if session is not None:
                 session.close()
@@ -73,5 +89,6 @@ class Sessions:
     def forget(self) -> None:
         """End every session and what was known of it."""
         self.close()
+        self.beside.forget()
         self.shown = self._behind = None
         self._store.reset()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +17,7 @@ from sessions.recording import meta
 from sessions.recording.writer import RecordingWriter
 from tests.sessions.recording.synthetic import START_NS, WALL_NS, session
 from tui.cli.main import cli
+from tui.console.options import ConsoleOptions
 
 ORIGIN = meta.Origin(
     t_ns=START_NS, wall_ns=WALL_NS, host="host", command_line=["herdscope", "run"], versions={"x": "1"}
@@ -109,12 +111,39 @@ def test_replay_streams_an_interval_of_kinds(recording: Path) -> None:
         (["--json", "--from", "2", "--until", "1"], "--until is before --from"),
         (["--json", "--speed", "100"], "is not in the range"),
         (["--speed", "2"], "go with --headless"),
+        (["--align", "2"], "--align needs two recordings"),
+        (["other.herd", "--json"], "--headless streams one recording"),
     ],
 )
 def test_replay_usage_errors(recording: Path, arguments: list[str], why: str) -> None:
     result = run("replay", recording, *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
+
+
+def test_replay_refuses_two_recordings_that_do_not_align_before_it_takes_the_terminal(recording: Path) -> None:
+    command = [sys.executable, "-m", "tui.cli.main", "replay", os.fspath(recording), os.fspath(recording)]
+    done = subprocess.run([*command, "--align", "noon"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "error: tonight.herd: no mark says 'noon'; its marks are: 'the end'\n"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_replay_opens_the_console_with_the_users_keys(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[keys]\nquit = "ctrl+q"\n')
+    monkeypatch.setenv("HERDSCOPE_CONFIG", os.fspath(config))
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr("tui.cli.run.sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    opened: list[ConsoleOptions] = []
+    monkeypatch.setattr("tui.console.app.run_console", lambda options: opened.append(options) or 0)
+    second = [recording, "--align", "the end"] if beside else []
+    assert run("replay", recording, *second).exit_code == 0
+    (options,) = opened
+    assert (options.recording, options.keymap) == (recording, {"quit": "ctrl+q"})
+    assert (options.beside, options.align) == ((recording, "the end") if beside else (None, None))
 
 
 def test_export_formats(recording: Path, tmp_path: Path) -> None:

@@ -112,8 +112,9 @@ TESTED_WITH_A_RECORDING = {
     *("verdict.apply", "profile", "record", "record.save"),
     *(f"replay.{name}" for name in ("look_back", "live", "back", "step", "back_10", "on_10", "next_mark", "last_mark")),
     *(f"replay.{name}" for name in ("faster", "slower", "go_to", "span_start", "span_end")),
+    "screen.together",
 }
-"""See test_recording_keys.py and test_diagnosis_screen.py."""
+"""See test_recording_keys.py, test_together.py and test_diagnosis_screen.py."""
 
 
 def test_every_action_is_tested() -> None:

@@ -12,7 +12,7 @@ import pytest
 from sessions.knobs import Knobs
 from sessions.messages import BenchDone, Fault
 from tests.tui.console.fakes import FakeChannel, FakeSession
-from tests.tui.console.feed import SOURCE, Feed, balanced, herd
+from tests.tui.console.feed import MS, SOURCE, Feed, balanced, herd
 from tests.tui.console.recorded import record
 from tests.tui.console.results import run_a, run_b
 from tests.tui.console.verdicts import VERDICTS
@@ -125,6 +125,42 @@ def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=reached)
     session.close()
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids="{0[0]}x{0[1]}".format)
+def test_two_recordings_side_by_side(snap_compare: Any, console: Build, tmp_path: Path, size: tuple[int, int]) -> None:
+    before, after = tmp_path / "before.herd", tmp_path / "after.herd"
+    record(herd(), 12.0, before, 6.0, "knob", "admission = greedy")
+    record(balanced(start_ns=90_000_000 * MS), 10.0, after, 3.0, "knob", "admission = rebalance")
+    app = console(recording=before, beside=after)
+
+    async def reached(pilot: Any) -> None:
+        first, second = app.sessions.replay, app.sessions.beside.second
+        assert first is not None and second is not None
+        first._recorded_verdicts = second._recorded_verdicts = True
+        # Both are to jump from their starts, not to play on from where they had come to.
+        while second.replay.position_ns < 90_000_000 * MS + 3 * 1000 * MS:
+            await pilot.pause(0.02)
+        first.replay.pause()
+        first.replay.go_to(herd().start_ns)
+        while (first.replay.position_ns, second.replay.position_ns) != (herd().start_ns, 90_000_000 * MS):
+            await pilot.pause(0.02)
+        instant = herd().start_ns + 10 * 1000 * MS
+        first.replay.go_to(instant)
+        stores = (app.store, app.sessions.beside.store)
+        there = instant + app.sessions.beside.offset_ns()
+        while [store.output_rate.series.last_t_ns for store in stores] != [instant, there] or not first._index.rates:
+            await pilot.pause(0.02)
+            app.sessions.fill()  # no frame before everything is there: panels remember what they showed
+            there = instant + app.sessions.beside.offset_ns()
+        app.store.verdict = VERDICT
+        app.frame()
+        await pilot.pause()
+        app.frame()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=reached)
+    app.finish()
 
 
 def test_fault(snap_compare: Any, console: Build) -> None:

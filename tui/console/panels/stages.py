@@ -15,6 +15,8 @@ from tui.console.draw.units import duration, percent
 from tui.console.panels.panel import Panel
 from tui.console.panels.timebase import Timebase
 from tui.console.store.lanes import Lane, LaneSpan
+from tui.console.store.store import Store
+from tui.console.view import View
 
 LABEL_WIDTH = 11
 EDGE_WIDTH = 6
@@ -33,8 +35,17 @@ class StagesPanel(Panel):
         "[ and ] zoom, space freezes."
     )
 
-    def on_mount(self) -> None:
-        self.timebase = Timebase(self.store, self.view)
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        timebase: Timebase | None = None,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(store, view, id=id, classes=classes)
+        self.timebase = timebase or Timebase(store, view)
         self.first = 0
 
     def key(self) -> Hashable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from rich.style import Style
 from textual.strip import Strip
@@ -24,6 +24,7 @@ MARKS: dict[str, tuple[str, Style]] = {
     "bench": ("◆", GOOD),
     "verdict": ("●", ACCENT),
     "load": ("△", DIM),
+    "align": ("┃", STRONG),
 }
 
 
@@ -81,19 +82,33 @@ class ThroughputPanel(Panel):
                 row.add("   ").extend(part)
         return row.strip(width)
 
+    def end_ns(self) -> int:
+        """The instant at the chart's right edge."""
+        return self.view.frozen_ns or self.store.output_rate.series.last_t_ns or 0
+
+    def marked(self) -> Iterable[Event]:
+        """What may be marked on the axis, in the order of time."""
+        return self.store.events
+
+    def highest(self, cells: int) -> float:
+        """The largest value that the chart has to show."""
+        start, column = self._window(cells)
+        values = self.store.output_rate.series.columns(start, column, 2 * cells)
+        expected = self.store.expected
+        most = max((value for value in values if value is not None), default=0.0)
+        return max(most, expected.high if expected else 0.0, 1.0)
+
     def _window(self, cells: int) -> tuple[int, int]:
         """Start of the chart, and ns a half cell."""
         column = max(1, self.view.chart_s * NS // (2 * cells))
-        end = self.view.frozen_ns or self.store.output_rate.series.last_t_ns or 0
-        return (end // column + 1) * column - 2 * cells * column, column
+        return (self.end_ns() // column + 1) * column - 2 * cells * column, column
 
     def _chart(self, width: int, height: int) -> list[Strip]:
         cells = max(1, width - AXIS_WIDTH)
         start, column = self._window(cells)
         values = _filled(self.store.output_rate.series.columns(start, column, 2 * cells), max(1, GAP_NS // column))
-        most = max((value for value in values if value is not None), default=0.0)
         expected = self.store.expected
-        top = nice_top(max(most, expected.high if expected else 0.0, 1.0))
+        top = nice_top(self.highest(cells))
         lines = area(values, height, top)
         mid_line = height - 1 - int(expected.mid / top * height) if expected else None
         strips = []
@@ -113,7 +128,7 @@ class ThroughputPanel(Panel):
         cells = max(1, width - AXIS_WIDTH)
         start, column = self._window(cells)
         marks: dict[int, Event] = {}
-        for event in self.store.events:
+        for event in self.marked():
             at = (event.t_ns - start) // (2 * column)
             if event.category in MARKS and 0 <= at < cells:
                 marks[at] = event

@@ -27,7 +27,10 @@ class VerdictPanel(Panel):
             return [Row().add(" ○ ", DIM).add("No verdict yet", DIM).strip(width)]
         style = LEVELS[verdict.level]
         row = Row().add(f" {GLYPHS[verdict.level]} ", style).add(verdict.text, style)
-        if verdict.fix:
-            fix_style = clickable(STRONG, verdict.action) if verdict.action else STRONG
-            row.add("  fix: ", DIM).add(verdict.fix, fix_style)
-        return [row.strip(width)]
+        if not verdict.fix:
+            return [row.strip(width)]
+        fix_style = clickable(STRONG, verdict.action) if verdict.action else STRONG
+        fix = Row().add("  fix: ", DIM).add(verdict.fix, fix_style)
+        if height >= 2 and row.width + fix.width > width:
+            return [row.strip(width), Row().add(" ").extend(fix).strip(width)]
+        return [row.extend(fix).strip(width)]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tui.console.runs import Runs
 from tui.console.screens.screen import ConsoleScreen
-from tui.console.store.store import Store
-from tui.console.view import View
 
-MODES = ("live", "diagnosis", "bench", "compare", "sessions", "log")
+if TYPE_CHECKING:
+    from tui.console.app import ConsoleApp
+
+MODES = ("live", "diagnosis", "bench", "compare", "sessions", "log", "together")
 
 
-def screen_of(mode: str, store: Store, view: View, runs: Runs, recordings: Path) -> ConsoleScreen:
+def screen_of(mode: str, app: ConsoleApp) -> ConsoleScreen:
     """The screen of one of MODES."""
+    store, view = app.store, app.view
     match mode:
         case "live":
             from tui.console.screens.live import LiveScreen
@@ -26,17 +27,21 @@ def screen_of(mode: str, store: Store, view: View, runs: Runs, recordings: Path)
         case "bench":
             from tui.console.screens.bench import BenchScreen
 
-            return BenchScreen(store, view, runs)
+            return BenchScreen(store, view, app.runs)
         case "compare":
             from tui.console.screens.compare import CompareScreen
 
-            return CompareScreen(store, view, runs)
+            return CompareScreen(store, view, app.runs)
         case "sessions":
             from tui.console.screens.sessions import SessionsScreen
 
-            return SessionsScreen(store, view, recordings)
+            return SessionsScreen(store, view, app.recordings_folder)
         case "log":
             from tui.console.screens.log import LogScreen
 
             return LogScreen(store, view)
+        case "together":
+            from tui.console.screens.together import TogetherScreen
+
+            return TogetherScreen(store, view, app.sessions.beside)
     raise ValueError(f"no screen {mode!r}: choose from {', '.join(MODES)}")

@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
@@ -28,27 +29,34 @@ class RecordingsPanel(ListPanel):
 
     LINES_PER_ITEM = 2
     EMPTY_TEXT = "No recording yet: r records this session, F saves its last minutes."
-    HELP_TEXT = "Recordings in your data folder, the newest first. Enter replays one in these screens."
+    HELP_TEXT = (
+        "Recordings in your data folder, the newest first. Enter replays one in these screens; space marks two, which "
+        "enter then shows side by side."
+    )
 
     def __init__(self, store: Store, view: View) -> None:
         super().__init__(store, view, id="recordings", classes="box")
         self.found: list[Summary] = []
+        self.marked: list[str] = []
         self.version = 0
 
     def items(self) -> list[Summary]:
         return self.found
 
     def items_key(self) -> Hashable:
-        return self.version
+        return (self.version, tuple(self.marked))
 
     def title(self) -> str:
         return f"Recordings · {len(self.found)}"
 
     def subtitle(self) -> str:
-        return "enter replays"
+        if len(self.marked) == 2:
+            return "enter shows A and B side by side"
+        return "enter replays · space marks two to see side by side"
 
     def item_rows(self, item: Summary, width: int, selected: bool) -> list[Row]:
-        first = Row().add(" ").add(item.title or Path(item.path).name, STRONG)
+        mark = "AB"[self.marked.index(item.path)] if item.path in self.marked else " "
+        first = Row().add(mark, ACCENT_STRONG).add(item.title or Path(item.path).name, STRONG)
         first.add(f"  {item.state}", GOOD if item.state == "finished" else BAD if item.state == "unreadable" else WARN)
         if item.emulated:
             first.add("  EMULATED", WARN)
@@ -62,6 +70,23 @@ class RecordingsPanel(ListPanel):
         second.add(f"  {size(item.bytes)}", DIM).add(f"  {Path(item.model).name}  {item.host}", DIM)
         return [first, second]
 
+    def on_key(self, event: events.Key) -> None:
+        if event.key != "space" or not self.found:
+            super().on_key(event)
+            return
+        event.stop()
+        path = self.found[self.cursor].path
+        if path in self.marked:
+            self.marked.remove(path)
+        else:
+            self.marked = [*self.marked, path][-2:]
+        self.redraw()
+
+    def chosen(self, index: int) -> list[Path]:
+        """The two marked recordings, or the one at `index`."""
+        marked = [path for path in self.marked if any(one.path == path for one in self.found)]
+        return [Path(path) for path in (marked if len(marked) == 2 else [self.found[index].path])]
+
 
 class SessionsScreen(ConsoleScreen):
     """`folder` holds the recordings; it is read in a thread."""
@@ -69,11 +94,11 @@ class SessionsScreen(ConsoleScreen):
     MODE = "sessions"
 
     class Picked(Message):
-        """A recording to replay."""
+        """A recording to replay, or two to replay side by side."""
 
-        def __init__(self, path: Path) -> None:
+        def __init__(self, paths: list[Path]) -> None:
             super().__init__()
-            self.path = path
+            self.paths = paths
 
     def __init__(self, store: Store, view: View, folder: Path) -> None:
         super().__init__(store, view)
@@ -103,4 +128,4 @@ class SessionsScreen(ConsoleScreen):
         super().tick()
 
     def on_list_panel_chosen(self, event: ListPanel.Chosen) -> None:
-        self.post_message(self.Picked(Path(self.query_one(RecordingsPanel).found[event.index].path)))
+        self.post_message(self.Picked(self.query_one(RecordingsPanel).chosen(event.index)))

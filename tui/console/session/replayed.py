@@ -5,27 +5,34 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sessions.channel.interface import Channel
 from sessions.clock import source_id
-from sessions.messages import EngineState, KnobState, Message, QueueFrame, StageFrame, Verdicts
+from sessions.messages import EngineState, Jumped, KnobState, Message, QueueFrame, StageFrame, Verdicts
 from sessions.recording.errors import RecordingError
 from sessions.recording.markers import Mark
 from tui.console.session.replay_state import ReplayState
 from tui.console.store.store import Store
 
+if TYPE_CHECKING:
+    from sessions.recording.reader import Recording
+    from sessions.replay import Player
+
 LOOK_AGAIN_S = 5.0
 JOIN_S = 2.0
 SAY_AGAIN_NS, SAY_AGAIN_S = 500_000_000, 1.0
 """How far the shown instant moves, or how long new evidence waits, before it is diagnosed anew."""
-DIAGNOSED: tuple[type[Message], ...] = (EngineState, KnobState, QueueFrame, StageFrame)
+DIAGNOSED: tuple[type[Message], ...] = (EngineState, Jumped, KnobState, QueueFrame, StageFrame)
 
 
 class ReplaySession:
     """Plays from the start, and says what it shows through `state`. Raise RecordingError when it cannot be read.
 
-    Where the recording has no verdicts of its own, what is shown is diagnosed meanwhile.
+    Where the recording has no verdicts of its own, what is shown is diagnosed meanwhile. `player` decides where it
+    stands, where it does not go its own way.
     """
 
     restartable = False
@@ -34,12 +41,12 @@ class ReplaySession:
     read_only = "this is a recording: nothing can be changed in it"
     channel: Channel | None = None
 
-    def __init__(self, path: Path, title: str = "") -> None:
-        from sessions.replay import ReplayChannel  # costs sqlite and numpy: only where a recording is opened
+    def __init__(self, path: Path, player: Callable[[Recording, float], Player] | None = None) -> None:
+        from sessions.replay import Player, ReplayChannel  # costs sqlite and numpy: only where a recording is opened
 
-        self.title = title or path.name
+        self.title = path.name
         self.failure: str | None = None
-        self.replay = ReplayChannel(path, on_error=self._failed)
+        self.replay = ReplayChannel(path, on_error=self._failed, player=player or Player)
         self._path = path
         self._subscription = self.replay.subscribe(Store().kinds)
         self._index = _Index(path)
@@ -55,17 +62,16 @@ class ReplaySession:
         """Take what has been played, and move the store to the instant shown."""
         messages = self._subscription.drain()
         store.apply(messages)
-        store.advance(self._session_ns(store))
+        store.advance(self.session_ns(store, self.replay.position_ns))
         self._recorded_verdicts = self._recorded_verdicts or any(isinstance(m, Verdicts) for m in messages)
         if not self._recorded_verdicts:
             store.apply(self._diagnosis.update(messages, store.now_ns))
 
-    def _session_ns(self, store: Store) -> int:
-        """The instant shown, on the session's clock: the recorder's own, where it ran on the same host."""
-        position = self.replay.position_ns
+    def session_ns(self, store: Store, t_ns: int) -> int:
+        """An instant of the recorder's clock on the session's: the same, where the recorder ran on the same host."""
         if store.clocks.is_of(self._index.host):
-            return position
-        return store.clocks.from_wall(self._index.utc_ns(position)) or position
+            return t_ns
+        return store.clocks.from_wall(self._index.utc_ns(t_ns)) or t_ns
 
     def state(self) -> ReplayState:
         """Where it stands."""
@@ -150,20 +156,24 @@ class _Diagnosis:
         self._at_ns = 0
         self._begun_s = 0.0
         self._diagnoser: object = None
+        self._outdated = False
+        """Whether what is being worked out is of an instant that was left."""
 
     def update(self, messages: list[Message], now_ns: int) -> list[Message]:
         """Take in messages; what has been found since the last call."""
         self._unfed.extend(message for message in messages if isinstance(message, DIAGNOSED))
+        self._outdated = self._outdated or any(isinstance(message, Jumped) for message in messages)
         idle = self._thread is None or not self._thread.is_alive()
+        found = list(self._found) if not self._outdated else []
+        self._found.clear()
         moved = abs(now_ns - self._at_ns) >= SAY_AGAIN_NS
         if idle and self._unfed and (moved or time.monotonic() - self._begun_s >= SAY_AGAIN_S):
             self._at_ns, self._begun_s = now_ns, time.monotonic()
             todo = list(self._unfed)
             self._unfed.clear()
+            self._outdated = False
             self._thread = threading.Thread(target=self._work, args=(todo, now_ns), name="diagnosis", daemon=True)
             self._thread.start()
-        found = list(self._found)
-        self._found.clear()
         return found
 
     def _work(self, messages: list[Message], now_ns: int) -> None:

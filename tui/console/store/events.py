@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from sessions.knobs import KNOB_NAMES, Knobs, KnobValue
 
-Category = Literal["knob", "refused", "fault", "engine", "bench", "load", "alert", "note", "verdict"]
+Category = Literal["knob", "refused", "fault", "engine", "bench", "load", "alert", "note", "verdict", "align"]
 
 
 class Event(NamedTuple):
