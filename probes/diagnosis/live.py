@@ -14,6 +14,7 @@ from sessions.knobs import Knobs
 from sessions.messages import (
     EngineState,
     Estimate,
+    Jumped,
     KnobState,
     Marker,
     Message,
@@ -36,7 +37,8 @@ class LiveDiagnoser:
     """Feed it every message; ask for `verdicts` every second or two, in a thread: it may take some tenths of a second.
 
     Knob changes start the evidence afresh, and the prediction made for the knob that was turned is scored once there
-    is enough evidence again. One thread feeds, and one (the same or another) asks, never both at once.
+    is enough evidence again. After a jump of a replay nothing that came before counts. One thread feeds, and one (the
+    same or another) asks, never both at once.
     """
 
     def __init__(self, source: str) -> None:
@@ -65,6 +67,9 @@ class LiveDiagnoser:
             if message.phase != "ready" or self._engine is None or message.ranks != self._engine.ranks:
                 self._restart(message.t_ns)
             self._engine = message
+        elif isinstance(message, Jumped):
+            self._engine = self._knobs = self._last = self._before = self._scored = None
+            self._restart(0)
 
     def gathered(self, now_ns: int) -> Gathered | None:
         """The messages of the last few seconds; None while there is too little to judge."""
@@ -107,6 +112,7 @@ class LiveDiagnoser:
             self._restart(state.t_ns)
 
     def _restart(self, t_ns: int) -> None:
+        """Take only frames from when what changed at `t_ns` has settled."""
         self._frames.clear()
         self._queues.clear()
         self._begun_ns = t_ns + SETTLE_NS

@@ -11,7 +11,7 @@ import pytest
 from probes.diagnosis.from_recording import diagnose_at, diagnose_recording
 from probes.diagnosis.live import LiveDiagnoser, verdicts_message
 from sessions.knobs import KnobName, Knobs, KnobValue
-from sessions.messages import Marker, Verdicts
+from sessions.messages import Jumped, Marker, Verdicts
 from sessions.recording import meta
 from sessions.recording.errors import RecordingError
 from sessions.recording.reader import Recording
@@ -81,6 +81,20 @@ def test_at_any_instant_the_diagnosis_is_the_live_one(arrivals: list[Recorded], 
             continue
         found = verdicts_message(diagnose_at(path, at_ns), live.source, at_ns)
         assert found == msgspec.structs.replace(live, scored="")
+
+
+def test_after_a_jump_only_what_follows_counts(arrivals: list[Recorded]) -> None:
+    at_ns = arrivals[0].at_ns + 3 * SECOND_NS
+    jumped, fresh = LiveDiagnoser("diagnosis"), LiveDiagnoser("diagnosis")
+    for _, message in arrivals:
+        jumped.feed(message)
+    assert jumped.verdicts(arrivals[-1].at_ns) is not None
+    jumped.feed(Jumped(source="host", t_ns=at_ns, to_ns=at_ns))
+    for diagnoser in (jumped, fresh):
+        for arrived_ns, message in arrivals:
+            if arrived_ns <= at_ns:
+                diagnoser.feed(message)
+    assert jumped.verdicts(at_ns) == fresh.verdicts(at_ns) is not None
 
 
 def _causes(path: Path, begin_s: float, end_s: float) -> tuple[list[str], list[str], int]:

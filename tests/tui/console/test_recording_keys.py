@@ -4,9 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from probes.diagnosis.from_recording import diagnose_at
+from probes.diagnosis.live import verdicts_message
 from sessions.channel.unix import UnixHub, connect_unix
 from sessions.messages import Verdicts
 from sessions.recording.meta import Origin
@@ -167,6 +170,26 @@ async def test_what_is_shown_is_diagnosed(console: Build, replayed: ReplaySessio
         replayed.replay.go_to(herd().start_ns + 10 * S)
         await until(pilot, app, lambda: app.store.verdict is not None, 60.0)
         assert app.store.verdict is not None and "herd" in app.store.verdict.text.lower()
+
+
+async def test_after_a_jump_back_the_instant_shown_is_diagnosed(console: Build, tmp_path: Path) -> None:
+    path = tmp_path / "tonight.herd"
+    record_turned(path)
+    session = ReplaySession(path)
+    session.open = lambda: None  # type: ignore[method-assign]
+    app = console(session)
+    async with app.run_test(size=(100, 36)) as pilot:
+        for seconds, herd_then in ((11, False), (5, True), (3, True), (10, False)):
+            at_ns = herd().start_ns + seconds * S
+            session.replay.go_to(at_ns)
+            await until(
+                pilot, app, lambda at_ns=at_ns: app.store.verdicts is not None and app.store.verdicts.t_ns == at_ns
+            )
+            assert app.store.verdicts is not None
+            expected = verdicts_message(diagnose_at(path, at_ns), app.store.verdicts.source, at_ns)
+            assert msgspec.structs.replace(app.store.verdicts, scored="") == expected
+            assert ("herd" in expected.headline) == herd_then
+    session.close()
 
 
 async def test_a_span_is_chosen_by_keys_and_diagnosed(console: Build, tmp_path: Path) -> None:
