@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tui.cli.instants import INSTANT, from_option, interval
+from tui.cli.instants import INSTANT, from_option
 from tui.cli.output import json_option, note, print_json
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ def _of_recording(path: Path, stages: int | None, start: When, end: When, at: Wh
     if at and (start or end):
         raise click.UsageError("--at goes without --from and --to")
     with Recording(path) as recording:
-        at_ns = at(recording) if at else None
-        first, last = interval(recording, start, end)
+        at_ns, first, last = (when(recording) if when else None for when in (at, start, end))
     if at_ns is not None:
         return diagnose_at(path, at_ns, stages), []
     return diagnose_recording(path, stages, first, last)

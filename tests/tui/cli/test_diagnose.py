@@ -105,7 +105,7 @@ def test_an_instant_of_a_recording(dissolved: Path) -> None:
     ("options", "words"),
     [
         (["--from", "60"], "outside: the recording is"),
-        (["--from", "2", "--to", "1"], "is before"),
+        (["--from", "2", "--to", "1"], "is no span"),
         (["--at", "60"], "outside: the recording is"),
         (["--at", "0.2"], "too little to judge"),
         (["--at", "1", "--to", "2"], "--at goes without"),
