@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from sessions.knobs import Knobs
 from sessions.messages import BenchDone, Fault
@@ -99,6 +100,8 @@ def test_other_screens(snap_compare: Any, console: Build, key: str, name: str, s
         app.frame()
         await pilot.press(key)
         await pilot.pause()
+        for field in app.screen.query(Input):
+            field.cursor_blink = False  # a slow machine would take its picture half a blink later
         app.frame()
         await pilot.pause()
 
