@@ -19,7 +19,7 @@ from engine.driver.logs import LogRelay
 from engine.driver.signals import Stopped, StopSignal
 from engine.driver.stall import StallWatch
 from engine.executor import Executor, WorkerDied
-from engine.text import TextCodec
+from engine.text import text_codec
 from sessions.channel.interface import Subscription
 from sessions.channel.unix import UnixHub
 from sessions.clock import MonotonicClock, source_id, wall_anchor
@@ -132,7 +132,7 @@ class Driver:
     def _core(self, executor: Executor) -> EngineCore:
         text, no_text = None, ""
         try:
-            text = TextCodec(self._config.model)
+            text = text_codec(self._config)
         except ConfigError as error:
             no_text = str(error)
         return EngineCore(self._config, executor, MonotonicClock(), source=self._hub.source, text=text, no_text=no_text)

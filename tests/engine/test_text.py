@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoint.byte_tokenizer import byte_tokenizer
-from engine.config import ConfigError
-from engine.text import TextCodec
+from engine.config import ConfigError, EngineConfig
+from engine.text import LetterCodec, TextCodec, TokenizerCodec, text_codec
 
 
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory: pytest.TempPathFactory) -> TextCodec:
     folder = tmp_path_factory.mktemp("tokenizer")
     (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
-    return TextCodec(folder)
+    return TokenizerCodec(folder)
 
 
 def read(codec: TextCodec, text: str, stop: list[str]) -> tuple[list[str], bool]:
@@ -61,7 +61,30 @@ def test_a_character_of_several_tokens_comes_once(codec: TextCodec) -> None:
 
 def test_a_folder_without_tokenizer_or_with_a_broken_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no tokenizer\.json"):
-        TextCodec(tmp_path)
+        TokenizerCodec(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ConfigError, match="cannot be read as a tokenizer"):
-        TextCodec(tmp_path)
+        TokenizerCodec(tmp_path)
+
+
+@given(tokens=st.lists(st.integers(0, 200_000), max_size=30))
+def test_every_token_without_meaning_is_one_printable_letter(tokens: list[int]) -> None:
+    reader = LetterCodec().reader([])
+    pieces = [reader.push(token)[0] for token in tokens]
+    assert all(len(piece) == 1 and piece.isprintable() for piece in pieces)
+    assert "".join(pieces) == LetterCodec().decode(tokens)
+
+
+@given(text=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
+def test_letters_come_back_as_they_were(text: str) -> None:
+    assert LetterCodec().decode(LetterCodec().encode(text)) == text
+
+
+def test_letters_stand_in_only_where_tokens_mean_nothing(tmp_path: Path) -> None:
+    made_up = EngineConfig(model="qwen3-30b-a3b", load_format="dummy")
+    assert isinstance(text_codec(made_up), LetterCodec)
+    assert isinstance(text_codec(EngineConfig(model="kimi-k2.6", emulate="8x-h200")), LetterCodec)
+    with pytest.raises(ConfigError, match=r"has no tokenizer\.json"):
+        text_codec(EngineConfig(model=str(tmp_path)))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    assert isinstance(text_codec(EngineConfig(model=str(tmp_path), load_format="dummy")), TokenizerCodec)
