@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from engine.worker.rows import Ints
-
-if TYPE_CHECKING:
-    from engine.worker.stage import Stage
+from engine.worker.rows import Inputs, Ints, RowTable
 
 WARM_UP_RUNS = 2
+
+
+class Capturable(Protocol):
+    """The part of a stage that a graph captures. `first`: it takes tokens, no hidden states."""
+
+    first: bool
+    rows: RowTable
+
+    def compute(self, inputs: Inputs, hidden: Tensor | None) -> Tensor:
+        """Device operations only."""
+        ...
+
+    def hidden_buffer(self, tokens: int) -> Tensor:
+        """Room for hidden states [tokens, hidden]."""
+        ...
 
 
 def padded_sizes(largest: int) -> list[int]:
@@ -33,7 +45,7 @@ def padded_sizes(largest: int) -> list[int]:
 class CapturedDecode:
     """One captured size: its static inputs, the graph, its static output."""
 
-    def __init__(self, stage: Stage, size: int, pool: object) -> None:
+    def __init__(self, stage: Capturable, size: int, pool: object) -> None:
         """Warm up on padding, which leaves no trace in the cache, then capture."""
         device = stage.rows.device
         self.size = size
@@ -60,7 +72,7 @@ class CapturedDecode:
 class DecodeGraphs:
     """Captures a size when it is first needed; dropped as a whole, before the process groups."""
 
-    def __init__(self, stage: Stage, largest: int) -> None:
+    def __init__(self, stage: Capturable, largest: int) -> None:
         self._stage = stage
         self._sizes = padded_sizes(largest)
         self._pool = torch.cuda.graph_pool_handle()
