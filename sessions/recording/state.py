@@ -23,6 +23,7 @@ from sessions.messages import (
     Message,
     QueueFrame,
     SessionHeader,
+    Verdicts,
 )
 
 Key = tuple[type[Message], str, Any]
@@ -39,8 +40,9 @@ _KEYS: dict[type[Message], Callable[[Any], Any]] = {
     GpuFrame: lambda message: message.index,
     BenchPhase: lambda message: message.run,
     BenchDone: lambda message: message.run,
+    Verdicts: lambda message: None,
 }
-_OUTLIVE_THEIR_SOURCE = (EngineState, Fault, BenchDone)
+_OUTLIVE_THEIR_SOURCE = (EngineState, Fault, BenchDone, Verdicts)
 MAX_ENTRIES = 1024
 
 _compressor = zstandard.ZstdCompressor(level=9, write_checksum=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sessions.messages import Jumped, Message
 from sessions.recording.markers import Mark
 from sessions.recording.reader import Recording
-from sessions.recording.state import SessionState
+from sessions.replay.past import Past
 
 FRAME_NS = 100_000_000
 MIN_SPEED, MAX_SPEED = 0.25, 16.0
@@ -17,8 +17,8 @@ _NEAR_NS = 5_000_000_000
 class Player:
     """Plays one recording. Positions are ns of the recorder's clock; every move returns the messages to hand on.
 
-    A move back, or far ahead, returns a Jumped, then what was known `lookback_s` before the new position, then
-    everything since: a viewer that starts from nothing shows what it showed live.
+    A move back, or far ahead, returns a Jumped, then what led up to the new position (see `Past`; frames of the last
+    `lookback_s`): a viewer that starts from nothing shows what it showed live.
     """
 
     def __init__(self, recording: Recording, lookback_s: float = LOOKBACK_S) -> None:
@@ -29,7 +29,7 @@ class Player:
         self.speed = 1.0
         self.following = False
         """Whether it stays at the end of a recording that is still being written."""
-        self._lookback_ns = int(lookback_s * 1e9)
+        self._past = Past(recording, int(lookback_s * 1e9))
         self._last_now_ns: int | None = None
         self._looked_ns = 0
 
@@ -95,7 +95,7 @@ class Player:
         if self.position_ns <= t_ns <= self.position_ns + _NEAR_NS:
             return self._play_to(t_ns)
         self.position_ns = t_ns
-        return [Jumped(source=self.recording.origin.host, t_ns=t_ns, to_ns=t_ns), *self._history(t_ns)]
+        return [Jumped(source=self.recording.origin.host, t_ns=t_ns, to_ns=t_ns), *self._past.until(t_ns)]
 
     def next_mark(self) -> Mark | None:
         """The first mark after this instant."""
@@ -116,10 +116,3 @@ class Player:
         messages = [record.message for record in self.recording.records(self.position_ns + 1, t_ns)]
         self.position_ns = t_ns
         return messages
-
-    def _history(self, t_ns: int) -> list[Message]:
-        from_ns = t_ns - self._lookback_ns
-        moment = self.recording.seek(from_ns)
-        state = SessionState([*moment.state, *(record.message for record in moment.records)])
-        since = [record.message for record in self.recording.records(from_ns + 1, t_ns)]
-        return [*state.messages(), *since]
