@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.emulated.band import Band, around, exactly, ordered
-from engine.emulated.model_profile import KERNELS_PER_LAYER, ModelProfile
+from engine.emulated.launches import KERNELS_PER_LAYER
 from engine.emulated.routing import distinct_experts
+
+if TYPE_CHECKING:
+    from engine.emulated.model_profile import ModelProfile
 
 FIXED_US_PER_LAYER = Band(0.0, KERNELS_PER_LAYER * 1.35, KERNELS_PER_LAYER * 2.7)
 """Time of a layer beyond its bytes: none, as measured on two kinds of GPU (docs/emulation.md), twice that."""

@@ -15,11 +15,8 @@ import msgspec
 from engine.checkpoint.model_config import DeepseekV3Config, ModelConfig, Qwen3MoeConfig
 from engine.config import ConfigError
 from engine.emulated.configs import CONFIGS
+from engine.emulated.launches import KERNELS_PER_LAYER
 from engine.presets import PRESETS
-
-KERNELS_PER_LAYER = 45
-"""Kernels that a stock server runs a layer: 49 ms eager over 48 layers at 22 us a launch (docs/emulation.md)."""
-
 
 _WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 """Bytes a parameter by the config's dtype."""

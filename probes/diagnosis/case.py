@@ -11,7 +11,6 @@ from engine.config import ConfigError
 from engine.emulated.band import Band, around, exactly
 from engine.emulated.counterfactual import Measured
 from engine.emulated.curves import Shape, StageSample, fit_curve, generic_shape, shape_of
-from engine.emulated.model_profile import load_model
 from engine.emulated.routing import distinct_experts
 from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, Parallelism, StageSpan
 from probes.diagnosis.metrics import HerdMetrics, herd_metrics
@@ -151,6 +150,8 @@ def _shape(evidence: Evidence, spans: Sequence[StageSpan], stage: int) -> Shape:
     if model is not None:
         if not model.experts:
             return _flat()
+        from engine.emulated.model_profile import load_model  # reads checkpoints, which traces never name
+
         try:
             return shape_of(load_model(model.name), *_bounds(evidence, stage))
         except ConfigError:

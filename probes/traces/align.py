@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probes.traces.match import WAITED_NS, Matching
+from probes.traces.quantile import median
 from probes.traces.trace import Annotation, CommOp, RankTrace
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def _estimate(rows: NDArray[np.int64]) -> tuple[int, int]:
     start_a, end_a, start_b, end_b, direction = rows.T
     waited = _waited(end_a - start_a, direction <= 0) | _waited(end_b - start_b, direction >= 0)
     differences = (end_b - end_a)[waited] if waited.any() else end_b - end_a
-    offset = float(np.median(differences))
-    residual = float(np.median(np.abs(differences - offset)))
+    offset = median(differences)
+    residual = median(np.abs(differences - offset))
     high = (end_b - start_a)[direction >= 0]
     low = (start_b - end_a)[direction <= 0]
     if len(high) and offset > high.min():

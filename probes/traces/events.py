@@ -129,6 +129,7 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENTS = msgspec.json.Decoder(list[Event], strict=False)
 _EVENT = msgspec.json.Decoder(Event, strict=False)
 _INFO = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)[^{}]*?"world_size"\s*:\s*(\d+)')
+_FIRST = re.compile(rb"\S")
 _SALVAGE_TRIES = 64
 _CHUNK = 1 << 20
 _EVENTS_AT_A_TIME = 16384
@@ -153,11 +154,12 @@ def read_file(path: Path) -> TraceFile:
 def decode(data: bytes, name: str) -> TraceFile:
     """Decode a trace file's bytes, gzipped or not; `name` is for error messages. Raise TraceError."""
     data, cut = _inflate(data, name)
-    if not data.strip():
+    first = _FIRST.search(data)
+    if first is None:
         raise TraceError(f"{name}: empty; was the profiler stopped before it wrote the trace?")
-    if data.lstrip()[:1] not in (b"{", b"["):
+    if first[0] not in (b"{", b"["):
         raise TraceError(f"{name}: not JSON; give a torch-profiler trace (.json or .json.gz)")
-    if len(data) <= _AT_ONCE and data.lstrip()[:1] == b"{":
+    if len(data) <= _AT_ONCE and first[0] == b"{":
         with contextlib.suppress(msgspec.DecodeError):
             small = _SMALL.decode(data)
             trace = _sorted_out([small.events], TraceFile([], {}, small.info, small.with_stack, small.devices))
@@ -203,12 +205,17 @@ def _inflate(data: bytes, name: str) -> tuple[bytes, bool]:
 
 def _raw(data: bytes) -> _RawFile:
     """Find the events without decoding them."""
-    if data.lstrip()[:1] == b"[":
+    if _is_list(data):
         return _RawFile(events=_LIST.decode(data))
     try:
         return _FILE.decode(data)
     except msgspec.ValidationError:
         return _RawFile(events=_BARE.decode(data).events)
+
+
+def _is_list(data: bytes) -> bool:
+    first = _FIRST.search(data)
+    return first is not None and first[0] == b"["
 
 
 def _sorted_out(batches: Iterable[list[Event]], trace: TraceFile) -> TraceFile:
@@ -254,7 +261,7 @@ def _one_by_one(raws: list[msgspec.Raw], trace: TraceFile) -> Iterator[Event]:
 
 def _salvage(data: bytes) -> _RawFile | None:
     """Read a cut file up to its last whole event; None when there is none."""
-    tail = b"]" if data.lstrip()[:1] == b"[" else b"]}"
+    tail = b"]" if _is_list(data) else b"]}"
     end = len(data)
     for _ in range(_SALVAGE_TRIES):
         end = data.rfind(b"}", 0, end)

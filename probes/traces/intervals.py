@@ -64,7 +64,7 @@ def total(a: Intervals) -> int:
 def _where(a: Intervals, b: Intervals, want_b: bool) -> Intervals:
     if not len(a) or not len(b):
         return EMPTY if want_b else a
-    edges = np.unique(np.concatenate((a.ravel(), b.ravel())))
+    edges = np.sort(np.concatenate((a.ravel(), b.ravel())))  # what lies between two equal ones is empty: union drops it
     left = edges[:-1]
     keep = _inside(a, left) & (_inside(b, left) == want_b)
     return union(left[keep], edges[1:][keep])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from probes.traces.quantile import median, quantile
 from probes.traces.trace import UNKNOWN, CommOp, RankTrace
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
         agreement = float(np.mean(sizes_a[x : x + count] == sizes_b[y : y + count]))
         gaps = ends_b[y : y + count] - ends_a[x : x + count]
         spread = _spread(gaps, waited[y : y + count])
-        fits.append((agreement, spread, abs(float(np.median(gaps))), shift, count))
+        fits.append((agreement, spread, abs(median(gaps)), shift, count))
     best = max((fit[0] for fit in fits), default=0.0)
     if best < _LEAST_AGREEMENT:
         return None
@@ -151,4 +152,4 @@ def _fit(a: list[CommOp], b: list[CommOp]) -> tuple[int, int] | None:
 def _spread(gaps: NDArray[np.int64], waited: NDArray[np.bool_]) -> float:
     """How far the differences of ends stray: where the second rank waited they are all the same but for errors."""
     chosen = gaps[waited] if waited.any() else gaps
-    return float(np.quantile(np.abs(chosen - np.median(chosen)), 0.9))
+    return quantile(np.abs(chosen - median(chosen)), 0.9)

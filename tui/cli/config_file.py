@@ -15,16 +15,13 @@ The command line wins over the environment (HERDSCOPE_*), that over the file, th
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tui.cli.engine_options import ENGINE_KEYS
 from tui.cli.lazy_group import LazyGroup
 
 ENGINE_TABLE = "engine"
@@ -35,11 +32,7 @@ Tables = dict[str, dict[str, Any]]
 def config_path() -> Path:
     """Where the file is looked for: HERDSCOPE_CONFIG, else the platform's place for config files."""
     named = os.environ.get("HERDSCOPE_CONFIG")
-    if named:
-        return Path(named)
-    from platformdirs import user_config_path
-
-    return user_config_path("herdscope") / "config.toml"
+    return Path(named) if named else Path(click.get_app_dir("herdscope")) / "config.toml"
 
 
 def defaults_for(group: LazyGroup, command: str | None) -> dict[str, Any]:
@@ -55,10 +48,23 @@ def read_tables(group: LazyGroup) -> Tables:
     """Parse the file and check the names of its tables and of its engine keys; {} when there is no file."""
     path = config_path()
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"config file {path}: {error}") from error
+    return _checked(group, path, text)
+
+
+def _checked(group: LazyGroup, path: Path, text: str) -> Tables:
+    """What is imported only here, most people's commands never need: they have no config file."""
+    import tomllib
+
+    from tui.cli.engine_options import ENGINE_KEYS
+
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"config file {path}: {error}") from error
     for name, table in tables.items():
         _check_name(name, [ENGINE_TABLE, KEYS_TABLE, *group.entries], "table")
@@ -95,6 +101,8 @@ def _check_name(name: str, known: Iterable[str], what: str) -> None:
     choices = list(known)
     if name in choices:
         return
+    import difflib
+
     near = difflib.get_close_matches(name, choices, n=1)
     mend = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(choices))}"
     raise click.UsageError(f"config file {config_path()}: no {what} called {name}; {mend}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 GROUPS = ("See", "Measure", "Diagnose", "Keep", "Set up")
 
@@ -47,6 +48,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(name, self.entries, n=1)
             mend = f"; did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"no command {name!r}{mend}", ctx)
@@ -61,6 +64,8 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         commands = [
             CompletionItem(entry.name, help=entry.help)
             for entry in self.entries.values()
