@@ -131,12 +131,31 @@ PRESETS: dict[str, ModelConfig] = {
 """`kimi-k2-mini` has Kimi K2's widths, one dense and three expert layers: 108 GB in bfloat16, for one 141 GB GPU."""
 
 
+CUT = "@"
+"""`NAME@LAYERS` is a preset cut down to its first layers, such as kimi-k2@12."""
+
+
+def preset(model: str) -> ModelConfig | None:
+    """The preset of this name, cut down if it says so; None when there is none. Raise CheckpointError for a cut that
+    the preset does not have."""
+    name, cut, layers = model.partition(CUT)
+    whole = PRESETS.get(name)
+    if whole is None or not cut:
+        return whole
+    if not layers.isdecimal() or not 1 <= int(layers) <= whole.layers:
+        raise CheckpointError(f"model {model!r}: {name} has 1 to {whole.layers} layers, such as {name}{CUT}4")
+    return msgspec.structs.replace(whole, layers=int(layers))
+
+
 def model_config(model: str) -> ModelConfig:
-    """The shape behind `--model`: a preset's name or a checkpoint folder. Raise CheckpointError when it is neither."""
-    if model in PRESETS:
-        return PRESETS[model]
+    """The shape behind `--model`: a preset or a checkpoint folder. Raise CheckpointError when it is neither."""
+    found = preset(model)
+    if found is not None:
+        return found
     folder = Path(model)
     if not folder.is_dir():
         names = ", ".join(sorted(PRESETS))
-        raise CheckpointError(f"model {model!r} is neither a folder nor a preset (presets: {names})")
+        raise CheckpointError(
+            f"model {model!r} is neither a folder nor a preset (presets: {names}; NAME@LAYERS cuts one)"
+        )
     return read_config(folder)

@@ -9,7 +9,7 @@ from engine.checkpoint.parameters import parameters_of
 from engine.config import EngineConfig
 from engine.executor import Capabilities
 from engine.parallel.layout import Layout
-from engine.presets import PRESETS
+from engine.presets import preset
 from engine.worker_messages import Loaded
 from engine.worker_processes import Worker
 from sessions.knobs import KnobName
@@ -32,7 +32,7 @@ def describe(
         unavailable["cuda_graphs"] = "no CUDA device"
     if config.pp == config.ep == 1:
         unavailable["parallelism"] = "the engine has one rank: start it with --pp or --ep above 1"
-    dummy = config.load_format == "dummy" or config.model in PRESETS
+    dummy = config.load_format == "dummy" or preset(config.model) is not None
     return Capabilities(
         model=ModelInfo(
             name=config.model,

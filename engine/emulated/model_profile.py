@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from engine.checkpoint.model_config import DeepseekV3Config, ModelConfig, Qwen3MoeConfig
+from engine.checkpoint.model_config import CheckpointError, DeepseekV3Config, ModelConfig, Qwen3MoeConfig
 from engine.config import ConfigError
 from engine.emulated.configs import CONFIGS
 from engine.emulated.launches import KERNELS_PER_LAYER
-from engine.presets import PRESETS
+from engine.presets import PRESETS, preset
 
 _WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 """Bytes a parameter by the config's dtype."""
@@ -87,8 +87,12 @@ def load_model(name: str) -> ModelProfile:
     """The profile of a preset, a checkpoint folder or a config.json. Raise ConfigError naming what is missing."""
     if name in CONFIGS:
         return profile_of(name, CONFIGS[name])
-    if name in PRESETS:
-        return profile_of(name, _config_of(PRESETS[name]))
+    try:
+        shape = preset(name)
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from None
+    if shape is not None:
+        return profile_of(name, _config_of(shape))
     path = Path(name)
     if path.is_dir():
         path = path / "config.json"
