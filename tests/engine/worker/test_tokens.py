@@ -42,6 +42,21 @@ def test_every_admission_and_depth(served: Served, family: str, expected: Output
         assert outputs == expected, knobs
 
 
+@pytest.mark.optin
+@pytest.mark.timeout(900)
+def test_every_admission_at_every_depth(
+    served: Served, family: str, expected: Outputs, requests: list[RequestSpec]
+) -> None:
+    """All sixteen pairs, where the test above runs four for each layout."""
+    if family != "qwen3-moe":
+        pytest.skip("once is enough: knobs are the scheduler's")
+    for policy in ADMISSIONS:
+        for depth in DEPTHS:
+            knobs = Knobs(async_depth=depth, admission=policy)
+            outputs, _ = served.generate(knobs, requests)
+            assert outputs == expected, knobs
+
+
 def test_preemption_in_a_small_cache(
     served: Served, family: str, expected: Outputs, requests: list[RequestSpec]
 ) -> None:
