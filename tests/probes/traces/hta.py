@@ -46,18 +46,41 @@ print("RESULT" + json.dumps({"rows": rows, **used}))
 )
 
 
+_AS_A_COMMAND = """
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+files = {int(rank): path for rank, path in json.loads(sys.argv[1]).items()}
+analysis = TraceAnalysis(trace_files=files, include_last_profiler_step=True)
+analysis.get_temporal_breakdown(visualize=False)
+analysis.get_comm_comp_overlap(visualize=False)
+analysis.get_idle_time_breakdown(ranks=list(files), visualize=False)
+analysis.get_cuda_kernel_launch_stats(ranks=list(files), visualize=False)
+"""
+"""The analyses whose questions a diagnosis answers too: where the time went, what overlaps, why the GPU idles, how late
+launches are."""
+
+
+def hta_command(files: dict[int, Path]) -> list[str]:
+    """A command line of Holistic Trace Analysis that analyses these files; skips the test when it is not there."""
+    return [_python(), "-c", _AS_A_COMMAND, json.dumps({rank: str(path) for rank, path in files.items()})]
+
+
 def run_hta(files: dict[int, Path]) -> dict[str, Any]:
     """idle, compute, non-compute and span (us) by rank, and what it cost (see CLOCKS). Times are not rounded."""
-    python = os.environ.get(VARIABLE)
-    if not python:
-        pytest.skip(f"{VARIABLE} names no Python with HolisticTraceAnalysis")
-    command = [python, "-c", _SCRIPT, json.dumps({rank: str(path) for rank, path in files.items()})]
+    command = [_python(), "-c", _SCRIPT, json.dumps({rank: str(path) for rank, path in files.items()})]
     environment = {**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     result = next((line for line in done.stdout.splitlines() if line.startswith("RESULT")), None)
     assert result is not None, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(result.removeprefix("RESULT"))
     return found
+
+
+def _python() -> str:
+    python = os.environ.get(VARIABLE)
+    if not python:
+        pytest.skip(f"{VARIABLE} names no Python with HolisticTraceAnalysis")
+    return python
 
 
 def plain_files(paths: Sequence[Path]) -> dict[int, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,19 @@ def test_traces(tmp_path: Path) -> None:
     code, text, _ = _run(*paths)
     assert code == 0
     assert "thundering herd" in text and "pp_max_micro_batch_size" in text
+
+
+def test_of_traces_imports_only_what_it_needs(tmp_path: Path) -> None:
+    paths = write(Pipeline((16,), 2), tmp_path)
+    code = (
+        "import sys; from click.testing import CliRunner; from tui.cli.main import cli; "
+        f"assert CliRunner().invoke(cli, ['diagnose', *{[str(path) for path in paths]!r}]).exit_code == 0; "
+        "print(sorted({'numpy.ma', 'tomllib', 'platformdirs', 'difflib', 'engine.presets', 'textual', 'torch', "
+        "'asyncio', 'sqlite3'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "HERDSCOPE_CONFIG": str(tmp_path / "none.toml")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_recording(tmp_path: Path) -> None:
