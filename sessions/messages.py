@@ -473,8 +473,9 @@ class VerdictOn(msgspec.Struct, frozen=True):
 class Verdicts(Message, frozen=True, kw_only=True, tag="verdicts"):
     """The diagnosis as of now, its verdicts ranked by gain. Retained.
 
-    expected_tokens_per_s: what these stages would give these requests, evenly split at the best depth. `why` says for
-    each metric that is None the reason. `scored` tells what became of the last prediction, once its knob was turned.
+    expected_tokens_per_s: what these stages would give these requests, evenly split at the best depth; expected_watts:
+    what each GPU (uuid) would then draw, where that is known. `why` says for each metric that is None the reason.
+    `scored` tells what became of the last prediction, once its knob was turned.
     """
 
     headline: str
@@ -489,6 +490,7 @@ class Verdicts(Message, frozen=True, kw_only=True, tag="verdicts"):
     why: dict[str, str] = {}
     scored: str = ""
     emulated: bool = False
+    expected_watts: dict[str, float] = {}
 
 
 AnyMessage = (

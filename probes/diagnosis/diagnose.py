@@ -11,6 +11,7 @@ from probes.diagnosis.evidence import Evidence
 from probes.diagnosis.hypotheses import JUDGES
 from probes.diagnosis.metrics import HerdMetrics
 from probes.diagnosis.mix import mixed_gain, mixed_rate, prefill_in_the_mix
+from probes.diagnosis.power import expected_watts
 from probes.diagnosis.replays import best_even_split, deepest_useful
 from probes.diagnosis.verdict import Verdict, ranked
 
@@ -31,7 +32,7 @@ class Bubble(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """What was found. expected: tokens a second that the same stages would give the same requests, evenly split at the
     best depth, prefill included; replayed: what the replay of the measured times gives now, which tells how far it can
-    be trusted."""
+    be trusted; expected_watts: what each GPU (uuid) would draw in that case, where that is known."""
 
     evidence: Evidence
     herd: HerdMetrics
@@ -42,6 +43,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     expected_tokens_per_s: Band | None
     replayed_tokens_per_s: Band | None
     bubble: Bubble | None
+    expected_watts: dict[str, float] = {}
 
     @property
     def causes(self) -> list[Verdict]:
@@ -57,9 +59,11 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if rate is None and case.cycle:
         rate = case.requests / case.cycle
     replayed = case.replays.rate(measured) if measured is not None and case.replays is not None else None
-    expected = case.replays.rate(_best(measured)) if measured is not None and case.replays is not None else None
+    best = _best(measured) if measured is not None else None
+    expected = case.replays.rate(best) if best is not None and case.replays is not None else None
     verdicts = [_unsure(judge(case), evidence) for judge in JUDGES]
-    if prefill_in_the_mix(evidence):
+    mixed = prefill_in_the_mix(evidence)
+    if mixed:
         verdicts = [_diluted(verdict) for verdict in verdicts]
         replayed = mixed_rate(replayed, evidence) if replayed is not None else None
         expected = mixed_rate(expected, evidence) if expected is not None else None
@@ -76,6 +80,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         expected_tokens_per_s=expected,
         replayed_tokens_per_s=replayed,
         bubble=_bubble(case),
+        expected_watts=expected_watts(evidence, measured, best, mixed) if measured is not None and best else {},
     )
 
 

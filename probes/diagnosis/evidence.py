@@ -98,6 +98,17 @@ class Communication(msgspec.Struct, frozen=True, kw_only=True):
     expert: dict[int, float] = {}
 
 
+class GpuPower(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank's GPU drew in the mean, and its cap where that is told."""
+
+    rank: int
+    stage: int
+    uuid: str
+    name: str
+    watts: float
+    limit_watts: float | None
+
+
 class SlotSample(msgspec.Struct, frozen=True, array_like=True):
     """Decode requests of every slot at an instant."""
 
@@ -147,6 +158,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     knobs: Knobs | None = None
     model: ModelInfo | None = None
     layers: dict[int, tuple[int, int]] = {}
+    gpus: list[GpuPower] = []
     communication: Communication | None = None
     profiler: Profiler | None = None
     missing_ranks: list[int] = []

@@ -8,9 +8,19 @@ from statistics import fmean
 import msgspec
 
 from probes.diagnosis.evidence import Evidence, Parallelism, SlotSample, Source, StageSpan
+from probes.diagnosis.power import gpu_powers
 from probes.diagnosis.span_times import rank_times
 from sessions.knobs import Knobs
-from sessions.messages import EngineState, KnobState, Message, QueueFrame, RankInfo, StageFrame, TokenFrame
+from sessions.messages import (
+    EngineState,
+    GpuFrame,
+    KnobState,
+    Message,
+    QueueFrame,
+    RankInfo,
+    StageFrame,
+    TokenFrame,
+)
 
 _BLIND_SPANS = ["kernels inside a micro-batch (profile for that)"]
 _BLIND_SLOTS = ["stages: their spans are off or were not recorded", "time inside a micro-batch"]
@@ -25,6 +35,7 @@ class Gathered(msgspec.Struct, kw_only=True):
     stage_frames: list[StageFrame] = msgspec.field(default_factory=list)
     queue_frames: list[QueueFrame] = msgspec.field(default_factory=list)
     token_frames: list[TokenFrame] = msgspec.field(default_factory=list)
+    gpu_frames: list[GpuFrame] = msgspec.field(default_factory=list)
 
     def add(self, message: Message) -> None:
         """Keep what the diagnosis reads."""
@@ -34,6 +45,8 @@ class Gathered(msgspec.Struct, kw_only=True):
             self.queue_frames.append(message)
         elif isinstance(message, TokenFrame):
             self.token_frames.append(message)
+        elif isinstance(message, GpuFrame):
+            self.gpu_frames.append(message)
         elif isinstance(message, EngineState):
             self.engine = message
         elif isinstance(message, KnobState):
@@ -44,6 +57,7 @@ class Gathered(msgspec.Struct, kw_only=True):
         self.stage_frames = [frame for frame in self.stage_frames if frame.t_ns >= before_ns]
         self.queue_frames = [frame for frame in self.queue_frames if frame.t_ns >= before_ns]
         self.token_frames = [frame for frame in self.token_frames if frame.t_ns >= before_ns]
+        self.gpu_frames = [frame for frame in self.gpu_frames if frame.t_ns >= before_ns]
 
 
 def gather(messages: Iterable[Message]) -> Gathered:
@@ -90,6 +104,7 @@ def evidence_from_messages(gathered: Gathered, source: Source = "spans", stages:
         knobs=knobs,
         model=engine.model if engine is not None else None,
         layers={rank.stage: (rank.first_layer, rank.last_layer) for rank in ranks},
+        gpus=gpu_powers(engine, gathered.gpu_frames),
         residual_ns=max((frame.clock_residual_ns for frame in gathered.stage_frames), default=None),
         cannot_see=_BLIND_TOKENS if only_tokens else (_BLIND_SPANS if spans else _BLIND_SLOTS),
     )

@@ -14,12 +14,12 @@ from probes.diagnosis.live import SETTLE_NS, WINDOW_NS, LiveDiagnoser
 from probes.diagnosis.phases import WINDOW_NS as KEPT_NS
 from probes.diagnosis.phases import Phase, phases
 from probes.diagnosis.score import Score, score
-from sessions.messages import EngineState, KnobState, Message, QueueFrame, StageFrame, TokenFrame
+from sessions.messages import EngineState, GpuFrame, KnobState, Message, QueueFrame, StageFrame, TokenFrame
 from sessions.recording.errors import RecordingError
 from sessions.recording.reader import Recording
 from sessions.recording.state import SessionState
 
-_KINDS: tuple[type[Message], ...] = (EngineState, KnobState, QueueFrame, StageFrame, TokenFrame)
+_KINDS: tuple[type[Message], ...] = (EngineState, KnobState, QueueFrame, StageFrame, TokenFrame, GpuFrame)
 _SHORT_NS = 1_000_000_000
 """A last stretch shorter than this was hardly begun: the one before it says more."""
 

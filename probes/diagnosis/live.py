@@ -14,6 +14,7 @@ from sessions.knobs import Knobs
 from sessions.messages import (
     EngineState,
     Estimate,
+    GpuFrame,
     Jumped,
     KnobState,
     Marker,
@@ -47,6 +48,7 @@ class LiveDiagnoser:
         self._knobs: KnobState | None = None
         self._frames: deque[StageFrame] = deque(maxlen=MOST_FRAMES)
         self._queues: deque[QueueFrame] = deque(maxlen=MOST_FRAMES)
+        self._gpus: deque[GpuFrame] = deque(maxlen=MOST_FRAMES)
         self._begun_ns = 0
         self._last: tuple[Diagnosis, Knobs] | None = None
         self._before: tuple[Diagnosis, Knobs] | None = None
@@ -61,6 +63,9 @@ class LiveDiagnoser:
         elif isinstance(message, QueueFrame):
             if message.t_ns >= self._begun_ns:
                 self._queues.append(message)
+        elif isinstance(message, GpuFrame):
+            if message.t_ns >= self._begun_ns:
+                self._gpus.append(message)
         elif isinstance(message, KnobState):
             self._turned(message)
         elif isinstance(message, EngineState):
@@ -83,6 +88,7 @@ class LiveDiagnoser:
             knobs=self._knobs,
             stage_frames=list(self._frames),
             queue_frames=list(self._queues),
+            gpu_frames=list(self._gpus),
         )
 
     def verdicts(self, now_ns: int) -> Verdicts | None:
@@ -115,10 +121,11 @@ class LiveDiagnoser:
         """Take only frames from when what changed at `t_ns` has settled."""
         self._frames.clear()
         self._queues.clear()
+        self._gpus.clear()
         self._begun_ns = t_ns + SETTLE_NS
 
     def _forget(self, until_ns: int) -> None:
-        for frames in (self._frames, self._queues):
+        for frames in (self._frames, self._queues, self._gpus):
             while frames and frames[0].t_ns < until_ns:
                 frames.popleft()
 
@@ -146,6 +153,7 @@ def verdicts_message(diagnosis: Diagnosis, source: str, t_ns: int, scored: str =
         why=herd.why,
         scored=scored,
         emulated=diagnosis.evidence.emulated,
+        expected_watts=diagnosis.expected_watts,
     )
 
 

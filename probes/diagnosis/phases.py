@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from probes.diagnosis.from_messages import Gathered
 from sessions.knobs import Knobs
-from sessions.messages import EngineState, KnobState, Message, StageFrame
+from sessions.messages import EngineState, GpuFrame, KnobState, Message, StageFrame
 
 WINDOW_NS = 20_000_000_000
 """What is kept of a long stretch: its last 20 to 40 s say all, and an hour of spans would not fit in memory."""
@@ -38,7 +38,7 @@ def phases(messages: Iterable[Message]) -> Iterator[Phase]:
         if isinstance(message, StageFrame) and message.t_ns < settled:
             continue
         current.add(message)
-        if not isinstance(message, EngineState | KnobState):
+        if not isinstance(message, EngineState | KnobState | GpuFrame):
             start = start or message.t_ns
             end = message.t_ns
             if end - forgotten > 2 * WINDOW_NS:
