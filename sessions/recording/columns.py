@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
+
+from sessions.recording.zstd import PerThread
 
 Column = list[Any]
 """[form, payload]: how an encoded column travels inside a segment."""
@@ -30,8 +31,7 @@ _EXACT = 2.0**43
 
 _LONG_PLANE = 256
 _SAMPLE = 256
-_compressor = zstandard.ZstdCompressor(level=3, write_content_size=False, write_checksum=False)
-_decompressor = zstandard.ZstdDecompressor()
+_zstd = PerThread(level=3, checksum=False, content_size=False)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -126,7 +126,7 @@ def _planes(values: NDArray[np.uint64]) -> list[bytes]:
 def _smaller(plane: bytes) -> bytes:
     if len(plane) < _LONG_PLANE:
         return plane
-    compressed = _compressor.compress(plane)
+    compressed = _zstd.compress(plane)
     return compressed if len(compressed) < len(plane) else plane
 
 
@@ -134,7 +134,7 @@ def _from_planes(planes: list[bytes], count: int) -> NDArray[np.uint64]:
     split = np.zeros((count, 8), dtype=np.uint8)
     for index, plane in enumerate(planes):
         if len(plane) != count:
-            plane = _decompressor.decompress(plane, max_output_size=count)
+            plane = _zstd.decompress(plane, count)
         split[:, index] = np.frombuffer(plane, dtype=np.uint8)
     return split.view("<u8").reshape(count).astype(np.uint64)
 

@@ -25,6 +25,7 @@ from sessions.recording.columns import (
     unpack_integers,
 )
 from sessions.recording.spans import pack_spans, unpack_spans
+from sessions.recording.zstd import PerThread
 
 SEGMENT_FORMAT = 1
 MAX_SEGMENT_BYTES = 256 * 1024 * 1024
@@ -33,7 +34,7 @@ _STAGE_FRAME = kind_of(StageFrame)
 
 _decode = msgspec.msgpack.Decoder().decode
 _encode = msgspec.msgpack.Encoder().encode
-_compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+_zstd = PerThread(level=_LEVEL, checksum=True)
 
 
 class Recorded(NamedTuple):
@@ -97,7 +98,7 @@ def fold(records: Sequence[tuple[int, bytes]]) -> bytes:
         pack_integers(np.array(order, dtype=np.int64)),
         [_pack_group(names[0], names[1:], members, rows) for names, members in groups.items()],
     )
-    return _compressor.compress(_encode(packed))
+    return _zstd.compress(_encode(packed))
 
 
 def unfold(data: bytes, kinds: frozenset[str] | None = None, until_ns: int | None = None) -> Unfolded:
@@ -121,7 +122,7 @@ def _pack_group(kind: str, names: Sequence[str], members: list[int], rows: dict[
 
 
 def _unfold(data: bytes, kinds: frozenset[str] | None, until_ns: int | None) -> Unfolded:
-    raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_SEGMENT_BYTES)
+    raw = _zstd.decompress(data, MAX_SEGMENT_BYTES)
     segment = _segments.decode(raw)
     if segment.format > SEGMENT_FORMAT:
         raise DamagedSegment(f"segment format {segment.format} is newer than {SEGMENT_FORMAT}: update herdscope")

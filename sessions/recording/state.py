@@ -25,6 +25,7 @@ from sessions.messages import (
     SessionHeader,
     Verdicts,
 )
+from sessions.recording.zstd import PerThread
 
 Key = tuple[type[Message], str, Any]
 
@@ -45,7 +46,7 @@ _KEYS: dict[type[Message], Callable[[Any], Any]] = {
 _OUTLIVE_THEIR_SOURCE = (EngineState, Fault, BenchDone, Verdicts)
 MAX_ENTRIES = 1024
 
-_compressor = zstandard.ZstdCompressor(level=9, write_checksum=True)
+_zstd = PerThread(level=9, checksum=True)
 
 
 class SessionState:
@@ -82,13 +83,13 @@ class SessionState:
 
 def pack_keyframe(messages: Sequence[Message]) -> bytes:
     """A keyframe's bytes."""
-    return _compressor.compress(msgspec.msgpack.encode([encode(message) for message in messages]))
+    return _zstd.compress(msgspec.msgpack.encode([encode(message) for message in messages]))
 
 
 def unpack_keyframe(data: bytes) -> list[Message]:
     """Undo pack_keyframe, leaving out kinds unknown here; raise ValueError when it is damaged."""
     try:
-        raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=4 * MAX_MESSAGE_BYTES)
+        raw = _zstd.decompress(data, 4 * MAX_MESSAGE_BYTES)
         decoded = [decode(item) for item in msgspec.msgpack.decode(raw, type=list[bytes])]
     except (zstandard.ZstdError, msgspec.MsgspecError) as error:
         raise ValueError(str(error)) from None
