@@ -221,7 +221,7 @@ class ConsoleApp(App[int]):
 
     def _show_fault(self, session: Session) -> None:
         fault = self.store.fault
-        if fault is self._fault_shown:
+        if fault == self._fault_shown:
             return
         self._fault_shown = fault
         from tui.console.screens.fault import FaultDialog

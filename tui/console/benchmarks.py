@@ -42,17 +42,17 @@ class Benchmarks:
     def tick(self) -> None:
         """Notice the end."""
         outcome = self._runner.poll()
+        if self._store.bench.running is not None or outcome is not None:
+            self._view.bench = ""
         if outcome is None:
             return
         if isinstance(outcome, BenchResult):
-            self._view.bench = f"{outcome.label or outcome.run} done"
             if outcome.run not in self._store.bench.results:
                 source = self._store.session.source if self._store.session else "console"
                 self._store.apply([BenchDone(source=source, t_ns=time.monotonic_ns(), run=outcome.run, result=outcome)])
         else:
-            self._view.bench = f"failed: {outcome}"
             self._store.note("fault", f"bench: {outcome}")
-            self._store.bench.forget_running()
+            self._store.bench.forget_running(f"failed: {outcome}")
         self._resume_load()
 
     def cancel(self) -> None:
@@ -60,8 +60,8 @@ class Benchmarks:
         if not self._runner.running:
             return
         threading.Thread(target=self._runner.stop, name="bench-stop", daemon=True).start()
-        self._view.bench = "cancelled"
-        self._store.bench.forget_running()
+        self._view.bench = ""
+        self._store.bench.forget_running("cancelled")
         self._store.note("bench", "bench cancelled")
         self._resume_load()
 

@@ -21,7 +21,7 @@ ZOOMS = range(-10, 16)
 
 
 class Control:
-    """Turns actions into commands, and puts their replies into the store. Belongs to one event loop."""
+    """Turns actions into commands, and says when one is refused. Belongs to one event loop."""
 
     def __init__(self, store: Store, view: View) -> None:
         self._store = store
@@ -97,8 +97,9 @@ class Control:
         def finish(reply: Reply | None) -> None:
             if self._view.pending.get(knob) == value:
                 del self._view.pending[knob]
-            if isinstance(reply, KnobReply):
-                self._store.apply([reply])
+            # A knob's own reply comes to everybody who watches, and so to the store, with everything else.
+            if reply is not None and not reply.ok and not isinstance(reply, KnobReply):
+                self._store.note("refused", f"{knob}: {reply.reason}")
 
         self._send(channel, request, REPLY_TIMEOUT_S, finish, knob)
 

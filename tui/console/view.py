@@ -36,7 +36,7 @@ class View(msgspec.Struct):
     pending: knob values asked for and not answered yet.
     wanted_concurrency: the load asked for and not confirmed yet.
     status: what the session is doing before there is an engine to ask.
-    bench: what became of the last benchmark that was started here.
+    bench: what a benchmark that was started here does before it tells of itself.
     recording: the file that the session is being recorded to.
     replay: where the replay stands, while one is shown.
     span: the span of the replay that the operator chose.

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from sessions.codec import encode
 from sessions.recording.segment import fold, unfold
@@ -13,18 +13,13 @@ def test_recorders_of_one_process_do_not_disturb_each_other() -> None:
     messages = [message for _, batch in session(40) for message in batch]
     raw = [(number, encode(message)) for number, message in enumerate(messages)]
     state = pack_keyframe(messages[:100])
-    wrong: list[str] = []
 
     def work() -> None:
         for _ in range(5):
-            if [record.message for record in unfold(fold(raw)).records] != messages:
-                wrong.append("segment")
-            if pack_keyframe(messages[:100]) != state or unpack_keyframe(state) != messages[:100]:
-                wrong.append("keyframe")
+            assert [record.message for record in unfold(fold(raw)).records] == messages
+            assert pack_keyframe(messages[:100]) == state
+            assert unpack_keyframe(state) == messages[:100]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(work) for _ in range(4)]:
+            done.result()

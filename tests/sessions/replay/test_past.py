@@ -1,4 +1,4 @@
-"""What a jump hands a viewer: from the beginning what is listed, of the last minutes the counters, of late the frames."""
+"""What a jump hands a viewer: everything that is listed, the counters of the last minutes, the newest frames."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ class FakeChannel:
 
     def __init__(self, ok: bool = True, silent: bool = False, hold: bool = False, reason: str = "not now") -> None:
         self.asked: list[Command] = []
+        self.published: list[Message] = []
         self.ok = ok
         self.silent = silent
         self.hold = hold
@@ -55,7 +56,9 @@ class FakeChannel:
         common = {"source": "engine", "t_ns": command.t_ns, "id": command.id, "to": self.source, "ok": self.ok}
         common["reason"] = "" if self.ok else self.reason
         if isinstance(command, KnobRequest):
-            return KnobReply(**common, knob=command.knob, applied=command.value, took_ms=2.0)  # type: ignore[arg-type]
+            reply = KnobReply(**common, knob=command.knob, applied=command.value, took_ms=2.0)  # type: ignore[arg-type]
+            self.published.append(reply)
+            return reply
         return Reply(**common)  # type: ignore[arg-type]
 
 
@@ -87,6 +90,9 @@ class FakeSession:
             store.apply(messages)
             self.now_ns = now_ns
         self._queue = []
+        if isinstance(self.channel, FakeChannel):
+            store.apply(self.channel.published)
+            self.channel.published.clear()
         store.advance(self.now_ns)
 
     def say(self, messages: Iterable[Message]) -> None:

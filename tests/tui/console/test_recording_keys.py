@@ -16,7 +16,7 @@ from sessions.recording.meta import Origin
 from sessions.recording.reader import Recording
 from sessions.recording.writer import RecordingWriter
 from tests.tui.console.fakes import FakeChannel, FakeSession
-from tests.tui.console.feed import MS, WALL, Feed, balanced, herd
+from tests.tui.console.feed import MS, WALL, balanced, herd
 from tests.tui.console.recorded import MARK_AT_S, record
 from tui.console.app import ConsoleApp
 from tui.console.panels.panel import Panel
@@ -36,12 +36,6 @@ async def until(pilot: Pilot[object], app: ConsoleApp, true: Callable[[], bool],
         await pilot.pause(0.02)
         app.frame()
     await pilot.pause()
-
-
-def drawn(app: ConsoleApp) -> dict[str, list[str]]:
-    """Text of every panel of the live screen."""
-    panels = [panel for panel in app.screen.query(Panel) if panel.display and panel.id not in ("header", "replay-bar")]
-    return {str(panel.id): [panel.render_line(y).text for y in range(panel.content_size.height)] for panel in panels}
 
 
 def record_turned(path: Path) -> None:
@@ -68,47 +62,9 @@ def recording(tmp_path: Path) -> Path:
 def replayed(recording: Path) -> Iterator[ReplaySession]:
     session = ReplaySession(recording)
     session.replay.pause()
-    session.open = lambda: None  # type: ignore[method-assign]
+    session.open = session._index.start  # type: ignore[method-assign]
     yield session
     session.close()
-
-
-@pytest.mark.parametrize("make", [herd, balanced])
-@pytest.mark.parametrize("at_s", [3.0, 7.3, 12.0])
-async def test_a_replay_shows_what_the_live_session_showed(
-    console: Build, tmp_path: Path, make: Callable[..., Feed], at_s: float
-) -> None:
-    path = tmp_path / "twice.herd"
-    record(make(), 12.0, path)
-    instant = make().start_ns + round(at_s * 10) * 100 * MS
-
-    live = console(FakeSession(make(), at_s, FakeChannel()))
-    async with live.run_test(size=(120, 42)) as pilot:
-        await pilot.pause()
-        live.frame()
-        await pilot.pause()
-        live.frame()
-        live.view.frozen_ns = instant  # the held window starts where it was first asked for
-        live.frame()
-        await pilot.pause()
-        expected = drawn(live)
-
-    session = ReplaySession(path)
-    session._recorded_verdicts = True  # the live session here has no diagnosis either
-    session.open = lambda: None  # type: ignore[method-assign]
-    again = console(session)
-    async with again.run_test(size=(120, 44)) as pilot:  # two lines more, for the scrub bar
-        await pilot.pause()
-        session.replay.go_to(instant)
-        await until(pilot, again, lambda: again.store.now_ns == instant)
-        again.frame()
-        again.view.frozen_ns = instant
-        again.frame()
-        await pilot.pause()
-        shown = drawn(again)
-    session.close()
-    for name in ("stages", "gpus", "slots", "throughput", "knobs"):
-        assert shown[name] == expected[name], name
 
 
 async def test_keys_of_a_replay(console: Build, replayed: ReplaySession) -> None:
@@ -176,7 +132,7 @@ async def test_after_a_jump_back_the_instant_shown_is_diagnosed(console: Build, 
     path = tmp_path / "tonight.herd"
     record_turned(path)
     session = ReplaySession(path)
-    session.open = lambda: None  # type: ignore[method-assign]
+    session.open = session._index.start  # type: ignore[method-assign]
     app = console(session)
     async with app.run_test(size=(100, 36)) as pilot:
         for seconds, herd_then in ((11, False), (5, True), (3, True), (10, False)):
@@ -196,7 +152,7 @@ async def test_a_span_is_chosen_by_keys_and_diagnosed(console: Build, tmp_path: 
     path = tmp_path / "tonight.herd"
     record_turned(path)
     session = ReplaySession(path)
-    session.open = lambda: None  # type: ignore[method-assign]
+    session.open = session._index.start  # type: ignore[method-assign]
     app = console(session)
     start = herd().start_ns
 

@@ -111,7 +111,7 @@ def test_other_screens(snap_compare: Any, console: Build, key: str, name: str, s
 def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
     last = record(herd(), 12.0, tmp_path / "a.herd")
     session = ReplaySession(tmp_path / "a.herd")
-    session._recorded_verdicts = True
+    session._index.diagnosed = True
     session.open = session._index.start  # type: ignore[method-assign]
     app = console(session)
 
@@ -140,7 +140,7 @@ def test_two_recordings_side_by_side(snap_compare: Any, console: Build, tmp_path
     async def reached(pilot: Any) -> None:
         first, second = app.sessions.replay, app.sessions.beside.second
         assert first is not None and second is not None
-        first._recorded_verdicts = second._recorded_verdicts = True
+        first._index.diagnosed = second._index.diagnosed = True
         # Both are to jump from their starts, not to play on from where they had come to.
         while second.replay.position_ns < 90_000_000 * MS + 3 * 1000 * MS:
             await pilot.pause(0.02)

@@ -108,8 +108,8 @@ def test_occupancy_equals_counting_nanoseconds(gaps: list[tuple[int, int]], star
 def test_a_herd_of_sixteen_in_one_of_eight_slots() -> None:
     store = fed(herd())
     since = store.now_ns - 5 * S
-    assert store.herd.mean_since(since) == pytest.approx(1.0)
-    assert store.waves.mean_since(since) == pytest.approx(1.0)
+    assert store.herd.mean_of_last(5 * S) == pytest.approx(1.0)
+    assert store.waves.mean_of_last(5 * S) == pytest.approx(1.0)
     bubbles = [1 - (lane.occupied(since, lane.last_end_ns or 0) or 0) for lane in store.ranked_lanes()]
     assert all(0.8 < bubble < 0.92 for bubble in bubbles)
 

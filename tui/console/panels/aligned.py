@@ -24,13 +24,14 @@ TENTH_NS = 100_000_000
 class SharedTimebase(Timebase):
     """That of the first swimlane: its cells suit the micro-batches of both."""
 
-    def __init__(self, store: Store, view: View, other: Store) -> None:
+    def __init__(self, store: Store, view: View, beside: Beside) -> None:
         super().__init__(store, view)
-        self._other = other
+        self._beside = beside
 
-    def update(self, lanes: list[Lane], count: int) -> None:
-        """Choose for `count` cells now."""
-        super().update([*lanes, *self._other.ranked_lanes()] if lanes else [], count)
+    def typical_spans(self, lanes: list[Lane], until_ns: int) -> list[int]:
+        beside = self._beside
+        there = super().typical_spans(beside.store.ranked_lanes(), until_ns + beside.offset_ns())
+        return super().typical_spans(lanes, until_ns) + there
 
 
 class FollowingTimebase(Timebase):

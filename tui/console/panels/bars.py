@@ -49,7 +49,7 @@ class HeaderBar(Panel, can_focus=False):
         store = self.store
         seconds = (store.now_ns - store.began_ns) // 1_000_000_000
         shown = (self.view.status, self.view.recording, self.view.replay is None)
-        return (store.engine, store.fault is None, store.frames_lost, seconds, store.load, shown)
+        return (store.engine, store.knobs, store.fault is None, store.frames_lost, seconds, shown)
 
     def rows(self, width: int, height: int) -> list[Strip]:
         store, engine = self.store, self.store.engine

@@ -25,8 +25,8 @@ class BenchProgressPanel(Panel, can_focus=False):
         progress = self.store.bench.running
         if progress is None:
             row = Row().add(" ")
-            if self.view.bench:
-                return [row.add(self.view.bench, TEXT).strip(width)]
+            if said := self.view.bench or self.store.bench.outcome:
+                return [row.add(said, TEXT).strip(width)]
             row.add(self.view.key_of("bench.start"), clickable(KEY, "bench.start")).add(" starts a benchmark", DIM)
             return [row.strip(width)]
         at = f"C={progress.concurrency} " if progress.concurrency is not None else ""

@@ -37,7 +37,7 @@ class GpusPanel(Panel):
         gpus = self.store.sorted_gpus()
         if not gpus:
             return "Processes"
-        total = sum(gpu.watts(self.store.now_ns) or 0 for gpu in gpus)
+        total = sum(gpu.watts or 0 for gpu in gpus)
         names = sorted({gpu.frame.name for gpu in gpus})
         return f"GPUs · {len(gpus)}x {' + '.join(names)} · {total:,.0f} W"
 
@@ -58,7 +58,7 @@ class GpusPanel(Panel):
         if gpu.stale(self.store.now_ns):
             return row.add("no reading for 3 s", BAD).strip(width)
         details = _details(frame, width)
-        power = gpu.watts(self.store.now_ns)
+        power = gpu.watts
         watts = _watts(frame, power)
         room = width - row.width - len(watts) - len(details) - 2
         self._power_bar(row, frame, power, max(4, room))
@@ -72,7 +72,7 @@ class GpusPanel(Panel):
         row = Row().add(f"{frame.index:>2} ", ACCENT)
         if gpu.stale(self.store.now_ns):
             return row.add("no reading", BAD)
-        power = gpu.watts(self.store.now_ns)
+        power = gpu.watts
         watts = f"{power:4.0f} W" if power is not None else "   n/a"
         self._power_bar(row, frame, power, max(3, width - row.width - len(watts)))
         return row.add(watts, TEXT)
@@ -80,7 +80,7 @@ class GpusPanel(Panel):
     def _skyline(self, gpus: list[Gpu], width: int, height: int) -> list[Strip]:
         """One upright bar a GPU, for more GPUs than there is room for figures; the extremes are named."""
         now = self.store.now_ns
-        watts = [(power, gpu.frame.index) for gpu in gpus if (power := gpu.watts(now)) is not None]
+        watts = [(power, gpu.frame.index) for gpu in gpus if (power := gpu.watts) is not None]
         head = Row()
         if watts:
             for name, (value, index) in (("least", min(watts)), ("most", max(watts))):
@@ -92,7 +92,7 @@ class GpusPanel(Panel):
         tall = max(1, (height - 1) // len(chunks))
         strips = [head.strip(width)]
         for chunk in chunks:
-            levels = [_ratio(gpu.frame, gpu.watts(now)) for gpu in chunk]
+            levels = [_ratio(gpu.frame, gpu.watts) for gpu in chunk]
             for line, text in enumerate(upright(levels, tall)):
                 label = f"{chunk[0].frame.index:>3} " if line == tall - 1 else ""
                 strips.append(Row().add(label, ACCENT).to(SKYLINE_LABEL).add(text, ACCENT).strip(width))
@@ -110,7 +110,7 @@ class GpusPanel(Panel):
         samples = [sample for host in self.store.hosts.values() for sample in host.processes]
         if not samples:
             return [text_line(width, " No GPU here, and no engine process seen yet.", DIM)]
-        samples.sort(key=lambda s: (s.rank is None, s.rank or 0, s.role))
+        samples.sort(key=lambda s: (s.rank is None, s.rank or 0, s.role, s.pid))
         columns = min(-(-len(samples) // height), max(1, width // CELL_WIDTH))
         return _in_columns([_process_row(s, width // columns - 1) for s in samples], columns, width, height)
 

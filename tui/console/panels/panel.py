@@ -53,7 +53,7 @@ class Panel(Widget, can_focus=True):
         width, height = self.content_size
         if not width or not height:
             return
-        key = (width, height, self.key())
+        key = (width, height, self.store.epoch, self.key())
         if key == self._drawn:
             return
         self._drawn = key

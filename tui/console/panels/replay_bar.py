@@ -22,6 +22,8 @@ SECOND_NS = 1_000_000_000
 class ReplayBar(Panel, can_focus=False):
     """Two lines: the throughput second by second with the place shown, and marks with the times and keys."""
 
+    LINES = 2
+
     class Sought(Message):
         """The bar was clicked: `share` (0 to 1) of the recording."""
 

@@ -46,8 +46,7 @@ class SlotsPanel(Panel):
 
     def _herd_row(self, queue: QueueFrame, width: int) -> Strip:
         row = Row().add(" H ", DIM)
-        since = self.store.now_ns - HERD_WINDOW_NS
-        index, count = self.store.herd.mean_since(since), self.store.waves.mean_since(since)
+        index, count = (metric.mean_of_last(HERD_WINDOW_NS) for metric in (self.store.herd, self.store.waves))
         if index is None:
             row.add("n/a ", TEXT).add(herd_index([slot.decode for slot in queue.slots], self.store.stages).why, DIM)
             return row.strip(width)

@@ -13,7 +13,7 @@ from tui.console.draw.row import Row, text_line
 from tui.console.draw.swimlane import Cell, cells
 from tui.console.draw.units import duration, percent
 from tui.console.panels.panel import Panel
-from tui.console.panels.timebase import Timebase
+from tui.console.panels.timebase import LAG_NS, Timebase
 from tui.console.store.lanes import Lane, LaneSpan
 from tui.console.store.store import Store
 from tui.console.view import View
@@ -21,6 +21,7 @@ from tui.console.view import View
 LABEL_WIDTH = 11
 EDGE_WIDTH = 6
 BUBBLE_WINDOW_NS = 5_000_000_000
+BUBBLE_EVERY_NS = 1_000_000_000
 SOLID, LITTLE = 0.5, 0.03
 
 
@@ -49,17 +50,17 @@ class StagesPanel(Panel):
         self.first = 0
 
     def key(self) -> Hashable:
-        lanes = self.store.ranked_lanes()
-        self.timebase.update(lanes, self._lane_width(self.content_size.width))
-        return (
-            self.timebase.start_ns,
-            self.timebase.column_ns,
-            self.first,
-            self.store.now_ns // 1_000_000_000,
-            len(lanes),
-            self.view.frozen_ns,
-            self.store.engine,
-        )
+        base, lanes, count = self.timebase, self.store.ranked_lanes(), self._lane_width(self.content_size.width)
+        base.update(lanes, count)
+        until = base.start_ns + count * base.column_ns
+        # A lane is drawn again until everything in the window, and in that of its bubble, has arrived.
+        arrived = tuple((min(lane.last_end_ns or 0, until), self._bubble_end(lane)) for lane in lanes)
+        return (base.start_ns, base.column_ns, self.first, arrived, self.view.frozen_ns, self.store.engine)
+
+    def _bubble_end(self, lane: Lane) -> int | None:
+        """The end of the window of a lane's bubble: when its last span ended, as of the last full second."""
+        frozen, now = self.view.frozen_ns, self.store.now_ns
+        return lane.ended_by(frozen if frozen is not None else now - now % BUBBLE_EVERY_NS - LAG_NS)
 
     def title(self) -> str:
         base = self.timebase
@@ -101,8 +102,8 @@ class StagesPanel(Panel):
             text, style = _glyph(cell, self.view.colour)
             row.add(text, style)
         # A steady window for the figure: it may be long past what the lane shows.
-        end = self.view.frozen_ns or lane.last_end_ns or 0
-        held = lane.occupied(end - BUBBLE_WINDOW_NS, end)
+        end = self._bubble_end(lane)
+        held = lane.occupied(end - BUBBLE_WINDOW_NS, end) if end is not None else None
         bubble = None if held is None else 1 - held
         style = DIM if bubble is None else GOOD if bubble < 0.2 else WARN if bubble < 0.5 else BAD
         row.add(f"{percent(bubble):>{EDGE_WIDTH}}", style)

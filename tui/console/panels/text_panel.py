@@ -30,7 +30,7 @@ class TextPanel(Panel):
         return (self.lines_key(), self.first)
 
     def rows(self, width: int, height: int) -> list[Strip]:
-        wanted = (width, self.lines_key())
+        wanted = (width, self.store.epoch, self.lines_key())
         if wanted != self._built:
             self._built = wanted
             self._lines = self.lines(width)

@@ -45,6 +45,7 @@ class ThroughputPanel(Panel):
             self.view.chart_s,
             self.view.frozen_ns,
             self.store.expected,
+            tuple(gpu.t_ns for gpu in self.store.gpus.values()),
         )
 
     def title(self) -> str:
@@ -66,7 +67,7 @@ class ThroughputPanel(Panel):
         row = Row().add(f" {quantity(now)}", STRONG).add(" tok/s", TEXT)
         queue, expected = self.store.queue, self.store.expected
         prompt = self.store.prompt_rate.series.last
-        watts = sum(gpu.watts(self.store.now_ns) or 0.0 for gpu in self.store.gpus.values())
+        watts = sum(gpu.watts or 0.0 for gpu in self.store.gpus.values())
         parts: list[Row] = []
         if expected is not None:
             band = f"{quantity(expected.low)}-{quantity(expected.high)}"

@@ -60,7 +60,7 @@ class VerdictsPanel(ListPanel):
         return list(found.verdicts) if found else []
 
     def items_key(self) -> Hashable:
-        return id(shown_verdicts(self.store, self.view))
+        return shown_verdicts(self.store, self.view)
 
     def title(self) -> str:
         return "Hypotheses"
@@ -123,7 +123,7 @@ class MeasuresPanel(Panel, can_focus=False):
     """Measured against expected throughput, the herd metrics, and how the last prediction fared."""
 
     def key(self) -> Hashable:
-        return id(shown_verdicts(self.store, self.view))
+        return shown_verdicts(self.store, self.view)
 
     def title(self) -> str:
         apart = self.view.apart

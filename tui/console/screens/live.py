@@ -47,7 +47,7 @@ class LiveScreen(ConsoleScreen):
         shape = self._rows_wanted()
         if shape != self._shape:
             self._shape = shape
-            self.lay_out(self.app.size.width, self.app.size.height)
+            self.lay_out(self.app.size.width, self.room())
         super().tick()
 
     def _rows_wanted(self) -> tuple[int, int, int]:

@@ -45,16 +45,24 @@ class ConsoleScreen(Screen[None]):
         ]
 
     def on_resize(self) -> None:
-        size = self.app.size
-        self.set_class(size.width < COMPACT_WIDTH or size.height < COMPACT_HEIGHT, "compact")
-        self.lay_out(size.width, size.height)
+        width, height = self.app.size.width, self.room()
+        self.set_class(width < COMPACT_WIDTH or height < COMPACT_HEIGHT, "compact")
+        self.lay_out(width, height)
+
+    def room(self) -> int:
+        """Lines of the terminal, without those of a replay's scrub bar."""
+        return self.app.size.height - (ReplayBar.LINES if self.view.replay is not None else 0)
 
     def lay_out(self, width: int, height: int) -> None:
-        """Give the panels their sizes; called when the terminal's size or the number of ranks changes."""
+        """Give the panels their sizes in the lines that there are (see `room`); called when those, or the number of
+        ranks, change."""
 
     def tick(self) -> None:
         """One frame."""
-        self.query_one("#replay-bar").display = self.view.replay is not None
+        bar, wanted = self.query_one("#replay-bar"), self.view.replay is not None
+        if bar.display != wanted:
+            bar.display = wanted
+            self.on_resize()
         for panel in self.query(Panel):
             if panel.display:
                 panel.tick()

@@ -18,8 +18,8 @@ from tui.console.screens.screen import COMPACT_WIDTH, ConsoleScreen
 from tui.console.store.store import Store
 from tui.console.view import View
 
-BARS, LINES, LEAST_CHART = 4, 5, 5
-"""Lines of header, scrub bar and footer; of the text over the graphs in columns; of the smallest chart there."""
+BARS, LINES, LEAST_CHART = 2, 5, 5
+"""Lines of header and footer; of the text over the graphs in columns; of the smallest chart there."""
 DOUBLE_HEIGHT = 50
 """From this height on, each lane has a second line, for the sizes of its micro-batches."""
 FOOTER = (
@@ -53,7 +53,7 @@ class TogetherScreen(ConsoleScreen):
 
     def compose_body(self) -> ComposeResult:
         beside, view = self._beside, self.view
-        base = SharedTimebase(self.store, view, beside.store)
+        base = SharedTimebase(self.store, view, beside)
         first = AlignedThroughput(self.store, view, beside, is_second=False)
         second = AlignedThroughput(beside.store, view, beside, is_second=True)
         first.twin, second.twin = second, first
@@ -81,7 +81,7 @@ class TogetherScreen(ConsoleScreen):
         lanes = max(len(self.store.lanes), len(self._beside.store.lanes))
         if lanes != self._lanes:
             self._lanes = lanes
-            self.lay_out(self.app.size.width, self.app.size.height)
+            self.lay_out(self.app.size.width, self.room())
         super().tick()
 
     def footer_entries(self) -> list[tuple[str, str, str]]:

@@ -59,7 +59,8 @@ class AttachedSession:
                 self.title, self.address = attached.title, attached.socket
                 self._attached = attached
                 # The GPUs of this machine are of interest only where the engine may run on them.
-                self._link = LiveLink(attached.channel, attached.socket is not None, attached.socket)
+                local = attached.socket is not None
+                self._link = LiveLink(attached.channel, sample_gpus=local, publishes=local)
         self.status = ""
 
     def fill(self, store: Store) -> None:

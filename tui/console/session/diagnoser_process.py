@@ -1,6 +1,6 @@
-"""`python -m tui.console.session.diagnoser_process SOCKET`: diagnoses a live session and publishes what it finds.
+"""`python -m tui.console.session.diagnoser_process SOURCE`: messages in, verdicts out (see diagnoser.py).
 
-A process of its own, so that the screens never wait for the arithmetic. It ends with the channel.
+A process of its own, so that the screens never wait for the arithmetic. It ends when nobody writes to it any more.
 """
 
 from __future__ import annotations
@@ -8,40 +8,52 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
 
 from probes.diagnosis.live import LiveDiagnoser
-from sessions.channel.interface import ChannelError
-from sessions.channel.unix import connect_unix
-from sessions.clock import source_id
-from sessions.messages import EngineState, KnobState, QueueFrame, StageFrame
+from sessions.channel.framing import FrameSplitter, FrameType, pack
+from sessions.codec import UnknownKind, decode, encode
+from sessions.messages import Message, QueueFrame
 
 EVERY_S = 1.0
-CONNECT_S = 10.0
 NICENESS = 5
+READ_BYTES = 65536
 
 
-def main(address: str) -> int:
-    """Diagnose the session at `address` until its channel closes."""
+def main(source: str) -> int:
+    """Diagnose what is read from standard input; what is found is said by `source`."""
     os.nice(NICENESS)
+    diagnoser = LiveDiagnoser(source)
+    due = time.monotonic()
     try:
-        channel = connect_unix(address, source_id("probe"), "probe", CONNECT_S)
-        messages = channel.subscribe((EngineState, KnobState, QueueFrame, StageFrame))
-        diagnoser = LiveDiagnoser(channel.source)
-        due = time.monotonic()
-        while True:
-            first = messages.get(EVERY_S)
-            for message in ([first] if first is not None else []) + messages.drain():
-                diagnoser.feed(message)
-            if time.monotonic() >= due:
+        for message in _messages(sys.stdin.fileno()):
+            diagnoser.feed(message)
+            if isinstance(message, QueueFrame) and time.monotonic() >= due:
                 due = time.monotonic() + EVERY_S
-                found = diagnoser.verdicts(time.monotonic_ns())
+                found = diagnoser.verdicts(message.t_ns)  # by the engine's clock, which may be another host's
                 if found is not None:
-                    channel.publish(found)
-                    mark = diagnoser.change(found)
-                    if mark is not None:
-                        channel.publish(mark)
-    except ChannelError:
-        return 0
+                    found = msgspec.structs.replace(found, t_ns=time.monotonic_ns())
+                    _say(sys.stdout.buffer, [found, diagnoser.change(found)])
+    except BrokenPipeError:
+        pass
+    return 0
+
+
+def _messages(descriptor: int) -> Iterator[Message]:
+    splitter = FrameSplitter()
+    while data := os.read(descriptor, READ_BYTES):
+        for frame in splitter.feed(data):
+            message = decode(frame.payload)
+            if not isinstance(message, UnknownKind):
+                yield message
+
+
+def _say(pipe: BinaryIO, messages: list[Message | None]) -> None:
+    pipe.write(b"".join(pack(FrameType.MESSAGE, encode(message)) for message in messages if message is not None))
+    pipe.flush()
 
 
 if __name__ == "__main__":

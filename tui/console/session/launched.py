@@ -83,7 +83,7 @@ class LaunchedSession:
             return
         with self._lock:
             self._server, self.address = server, str(path)
-            self._link = LiveLink(channel, True, self.address)
+            self._link = LiveLink(channel, True)
             closed = self._closed
         self.status = ""
         if closed:

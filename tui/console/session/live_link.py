@@ -10,7 +10,7 @@ from probes.sampler import Sampler
 from sessions.channel.greeting import hello
 from sessions.channel.interface import Channel
 from sessions.messages import EngineState
-from tui.console.session.children import Child
+from tui.console.session.diagnoser import Diagnoser
 from tui.console.store.store import Store
 
 CAPACITY = 8192
@@ -20,10 +20,10 @@ class LiveLink:
     """Drains the channel at each frame.
 
     This machine's host frames (and with `sample_gpus` its GPUs' frames) are published on the channel, so that recorders
-    see them too; they come back with everything else. With an `address` the session is diagnosed as it goes.
+    see them too; they come back with everything else. So do the verdicts of its diagnosis, if it `publishes` them.
     """
 
-    def __init__(self, channel: Channel, sample_gpus: bool, address: str | None = None) -> None:
+    def __init__(self, channel: Channel, sample_gpus: bool, publishes: bool = True) -> None:
         self.channel = channel
         self._hello = hello(channel.source, "console")
         self._subscription = channel.subscribe(Store().kinds, capacity=CAPACITY)
@@ -32,13 +32,14 @@ class LiveLink:
         gpu = GpuProbe(channel.source) if sample_gpus else None
         self._sampler = Sampler(channel.publish, gpu, HostProbe(channel.source, lambda: self._workers))
         self._sampler.start()
-        self._diagnoser = Child([address], "tui.console.session.diagnoser_process") if address is not None else None
+        self._diagnoser = Diagnoser(channel, publishes)
 
     def fill(self, store: Store) -> None:
         """Take everything that has arrived, and move the store to now."""
         store.clocks.anchor(self._hello)
         messages = self._subscription.drain()
-        store.apply(messages)
+        self._diagnoser.hear(messages)
+        store.apply([*messages, *self._diagnoser.found()])
         dropped = self._subscription.dropped
         store.frames_lost += dropped - self._dropped
         self._dropped = dropped
@@ -49,8 +50,7 @@ class LiveLink:
 
     def close(self, reason: str) -> None:
         """Stop sampling and leave the channel."""
-        if self._diagnoser is not None:
-            self._diagnoser.stop()
+        self._diagnoser.stop()
         self._sampler.stop()
         self._subscription.close()
         self.channel.close(reason)

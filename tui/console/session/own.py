@@ -140,7 +140,7 @@ class OwnSession:
             self._engine = engine
         self.address = str(engine.socket)
         gpus = self._config.device != "cpu" and self._config.emulate is None
-        link = LiveLink(self._connect(engine), gpus, self.address)
+        link = LiveLink(self._connect(engine), gpus)
         with self._lock:
             self._link = link
         if self._concurrency > 0 and not self._closing.is_set():

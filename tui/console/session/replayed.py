@@ -51,7 +51,6 @@ class ReplaySession:
         self._subscription = self.replay.subscribe(Store().kinds)
         self._index = _Index(path)
         self._diagnosis = _Diagnosis(self.replay.source)
-        self._recorded_verdicts = False
 
     def open(self) -> None:
         """Begin to play."""
@@ -63,8 +62,7 @@ class ReplaySession:
         messages = self._subscription.drain()
         store.apply(messages)
         store.advance(self.session_ns(store, self.replay.position_ns))
-        self._recorded_verdicts = self._recorded_verdicts or any(isinstance(m, Verdicts) for m in messages)
-        if not self._recorded_verdicts:
+        if self._index.diagnosed is False:
             store.apply(self._diagnosis.update(messages, store.now_ns))
 
     def session_ns(self, store: Store, t_ns: int) -> int:
@@ -108,6 +106,8 @@ class _Index:
 
         self.marks: tuple[Mark, ...] = ()
         self.rates: tuple[tuple[int, float], ...] = ()
+        self.diagnosed: bool | None = None
+        """Whether the recording has verdicts of its own; None until that is known."""
         with Recording(path) as recording:
             self._utc_minus_mono = recording.utc_ns(0)
             self.host = recording.origin.host
@@ -132,11 +132,15 @@ class _Index:
     def _run(self) -> None:
         from sessions.recording.reader import Recording
 
-        growing = True
+        growing, looked_ns = True, 0
         while growing and not self._stop.is_set():
             try:
                 with Recording(self._path) as recording:
                     growing = recording.ending is None
+                    if not self.diagnosed:
+                        until_ns = recording.extent()[1]
+                        self.diagnosed = any(True for _ in recording.records(looked_ns, until_ns, (Verdicts,)))
+                        looked_ns = until_ns
                     self.marks = tuple(recording.marks())
                     seconds = recording.rollups()
                 self.rates = tuple((each.t_ns, each.tokens_per_s) for each in seconds if each.tokens_per_s is not None)

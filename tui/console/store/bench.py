@@ -25,6 +25,8 @@ class BenchBook:
     def __init__(self) -> None:
         self.progress: dict[str, BenchProgress] = {}
         self.results: dict[str, BenchResult] = {}
+        self.outcome = ""
+        """What became of the run that ended last."""
         self.version = 0
         self._given_up: set[str] = set()
 
@@ -39,16 +41,20 @@ class BenchBook:
         self.progress[message.run] = BenchProgress(
             message.run, message.phase, message.progress, message.concurrency, message.detail, points
         )
+        if message.phase == "failed":
+            self.outcome = f"failed: {message.detail}" if message.detail else f"{message.run} failed"
         self.version += 1
 
     def done(self, message: BenchDone) -> None:
         """A run's result came."""
         self.results[message.run] = message.result
+        self.outcome = f"{message.result.label or message.run} done"
         self.progress.pop(message.run, None)
         self.version += 1
 
-    def forget_running(self) -> None:
+    def forget_running(self, outcome: str) -> None:
         """A run ended without a result."""
+        self.outcome = outcome
         self._given_up.update(self.progress)
         self.progress.clear()
         self.version += 1

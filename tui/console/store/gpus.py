@@ -25,9 +25,10 @@ class Gpu:
         if frame.power_watts is not None:
             self.power.append(t_ns, frame.power_watts)
 
-    def watts(self, now_ns: int) -> float | None:
-        """Power over the last second: single samples jump with every micro-batch."""
-        mean = self.power.mean_since(now_ns - MEAN_NS)
+    @property
+    def watts(self) -> float | None:
+        """Power over its last second: single samples jump with every micro-batch."""
+        mean = self.power.mean_of_last(MEAN_NS)
         return mean if mean is not None else self.frame.power_watts
 
     def stale(self, now_ns: int) -> bool:

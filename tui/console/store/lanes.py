@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from typing import NamedTuple
 
@@ -57,6 +58,15 @@ class Lane:
         """When the newest span ended."""
         return self._spans[-1].end if self._spans else None
 
+    def ended_by(self, t_ns: int) -> int | None:
+        """When the last span that ended by `t_ns` did."""
+        count = self._count(t_ns)
+        return self._spans[count - 1].end if count else None
+
+    def _count(self, until_ns: int) -> int:
+        """Spans that ended by an instant."""
+        return bisect.bisect_right(self._spans, until_ns, key=lambda span: span.end)
+
     def between(self, start_ns: int, end_ns: int) -> list[LaneSpan]:
         """Spans that touch [start_ns, end_ns), oldest first."""
         newest_first = []
@@ -87,8 +97,9 @@ class Lane:
                 covered = finish
         return held / (end_ns - start_ns)
 
-    def typical_span_ns(self) -> int | None:
-        """Median length of the newest 64 spans."""
-        newest = [self._spans[i] for i in range(max(0, len(self._spans) - 64), len(self._spans))]
+    def typical_span_ns(self, until_ns: int) -> int | None:
+        """Median length of the last 32 spans that ended by an instant."""
+        count = self._count(until_ns)
+        newest = [self._spans[i] for i in range(max(0, count - 32), count)]
         lengths = sorted(span.end - span.ready for span in newest)
         return lengths[len(lengths) // 2] if lengths else None

@@ -39,10 +39,12 @@ class Series:
         newest_first.reverse()
         return newest_first
 
-    def mean_since(self, t_ns: int) -> float | None:
-        """Mean of the samples taken after `t_ns`; None when there are none."""
-        values = [value for _, value in self.since(t_ns)]
-        return sum(values) / len(values) if values else None
+    def mean_of_last(self, window_ns: int) -> float | None:
+        """Mean of the newest sample and those less than `window_ns` older; None when there are none."""
+        if self.last_t_ns is None:
+            return None
+        values = [value for _, value in self.since(self.last_t_ns - window_ns)]
+        return sum(values) / len(values)
 
     def columns(self, start_ns: int, column_ns: int, count: int) -> list[float | None]:
         """Means over `count` columns of `column_ns` from `start_ns` on; None where nothing was sampled."""

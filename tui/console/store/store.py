@@ -54,13 +54,17 @@ def fault_title(fault: Fault) -> str:
 
 
 class Store:
-    """State of one session at `now_ns` of its clock: newest values and bounded histories."""
+    """State of one session at `now_ns` of its clock: newest values and bounded histories.
+
+    `epoch` is another object whenever everything is: versions count within it.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: another session begins."""
+        self.epoch = object()
         self.now_ns = 0
         self.version = 0
         self.clocks = Clocks()
@@ -156,18 +160,24 @@ class Store:
         self.clocks.anchor(message)
 
     def _jumped(self, message: Jumped) -> None:
-        """A replay moved: what follows tells everything anew. Results of benchmarks stay."""
-        bench, clocks = self.bench, self.clocks
+        """A replay moved: what follows tells everything anew, on the same clocks."""
+        clocks = self.clocks
         self.reset()
-        self.bench, self.clocks = bench, clocks
+        self.clocks = clocks
 
     def _verdicts(self, message: Verdicts) -> None:
         self.verdicts = message
         self.verdict = verdict_line(message)
         expected = message.expected_tokens_per_s
-        self.expected = Expected(expected.low, expected.mid, expected.high) if expected is not None else None
+        watts = {
+            self.gpus[uuid].frame.index: watts for uuid, watts in message.expected_watts.items() if uuid in self.gpus
+        }
+        self.expected = Expected(expected.low, expected.mid, expected.high, watts) if expected is not None else None
 
     def _goodbye(self, message: Goodbye) -> None:
+        """Readings of who left are no longer of now."""
+        self.hosts = {name: frame for name, frame in self.hosts.items() if frame.source != message.peer}
+        self.gpus = {uuid: gpu for uuid, gpu in self.gpus.items() if gpu.frame.source != message.peer}
         if not message.expected:
             self._event(self._at(message), "fault", f"{message.peer} is gone: {message.reason}")
 
