@@ -11,7 +11,10 @@ import time
 import uuid
 from pathlib import Path
 
+import msgspec
+
 from probes.attach.errors import ServerError
+from probes.attach.host_spans import host_spans
 from probes.attach.http import ServerHttp
 from probes.attach.live_knobs import set_sglang_micro_batch
 from probes.attach.profile import record_profile
@@ -59,6 +62,7 @@ class ServerGateway:
         self._watcher = ServerWatcher(http, server, self._source, self._hub.publish)
         self._closing = threading.Event()
         self._hub.publish(self._header())
+        self._turns_knobs = turns_knobs
         if turns_knobs:
             self._tell_knobs()
         self._watcher.start()
@@ -139,6 +143,7 @@ class ServerGateway:
         try:
             seconds = max(1.0, command.steps * PROFILE_STEP_S)
             traces = record_profile(self._http, self._server.kind, Path(command.folder), seconds).traces
+            self._tell_spans(traces)
         except ServerError as error:
             reason = str(error)
         self._hub.answer(
@@ -153,6 +158,18 @@ class ServerGateway:
                 traces=[str(trace) for trace in traces],
             ),
         )
+
+    def _tell_spans(self, traces: list[Path]) -> None:
+        """What the traces of a server without GPUs tell: its stages, and their spans."""
+        frames = host_spans(traces, self._source, time.monotonic_ns())
+        if len(frames) > 1 and self._server.pp is None:
+            self._server = msgspec.structs.replace(self._server, pp=len(frames))
+            self._knobs = msgspec.structs.replace(self._knobs, async_depth=len(frames))
+            self._watcher.tell_stages(len(frames))
+            if self._turns_knobs:
+                self._tell_knobs()
+        for frame in frames:
+            self._hub.publish(frame)
 
     def _reply(self, command: Command, reason: str = "") -> Reply:
         return Reply(

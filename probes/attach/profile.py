@@ -11,9 +11,12 @@ from probes.attach.errors import ServerError
 from probes.attach.http import ServerHttp
 from probes.attach.snapshot import ServerKind
 
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 900.0
 FILES_TIMEOUT_S = 120.0
 _SUFFIXES = (".trace.json.gz", ".trace.json")
+_FRONTEND = ".async_llm."
+"""In the name of the trace that vLLM's API server writes of itself: it holds no rank."""
 
 
 class ProfileNotExposed(ServerError):
@@ -45,7 +48,7 @@ def record_profile(http: ServerHttp, kind: ServerKind, folder: Path, seconds: fl
 def _start(http: ServerHttp, kind: ServerKind, folder: Path) -> None:
     options = {"output_dir": str(folder), "activities": ["CPU", "GPU"], "with_stack": False, "record_shapes": False}
     try:
-        http.post("/start_profile", options if kind == "sglang" else None)
+        http.post("/start_profile", options if kind == "sglang" else None, START_TIMEOUT_S)
     except ServerError as error:
         if "answered 404" in str(error):
             mend = "start it with --profiler-config" if kind == "vllm" else "this version has no /start_profile"
@@ -69,4 +72,6 @@ def _wait_for_files(folder: Path, before: set[Path]) -> list[Path]:
 
 
 def _traces(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("**/*") if path.name.endswith(_SUFFIXES)] if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [p for p in folder.glob("**/*") if p.name.endswith(_SUFFIXES) and _FRONTEND not in p.name]

@@ -62,12 +62,16 @@ class ServerWatcher:
             self._note(f"{self._http.url} answers again")
         self._failures = 0
         if self.snapshot is None and self._server.pp is None and snapshot.stages > 1:
-            self._server = msgspec.structs.replace(self._server, pp=snapshot.stages)
-            self._publish(self._state("ready"))
+            self.tell_stages(snapshot.stages)
         self.snapshot = snapshot
         for entry in snapshot.not_exposed:
             self._note_once(f"{entry.what}: not exposed by {self._name}: {entry.mend}")
         self._publish(queue_frame(snapshot, self._server, self._source, time.monotonic_ns()))
+
+    def tell_stages(self, stages: int) -> None:
+        """Tell how many stages the server has, which it did not say by itself."""
+        self._server = msgspec.structs.replace(self._server, pp=stages)
+        self._publish(self._state("ready"))
 
     @property
     def _name(self) -> str:

@@ -33,6 +33,11 @@ def knobs_of(line: CommandLine) -> Knobs:
     )
 
 
+def pipeline_stages(line: CommandLine) -> int:
+    """Pipeline stages that a command line asks for. Raise LaunchError."""
+    return line.number(1, *(_SGLANG_PP if line.kind == "sglang" else _VLLM_PP))
+
+
 def unavailable(line: CommandLine) -> dict[KnobName, str]:
     """Knobs that this server has no flag for, with the reason."""
     if line.kind == "sglang":

@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
+
 from probes.attach.errors import ServerError
 from probes.attach.gateway import ServerGateway
 from probes.attach.http import ServerHttp
@@ -17,7 +19,7 @@ from probes.attach.live_knobs import set_sglang_micro_batch
 from probes.attach.recognise import Recognised, recognise
 from probes.launch.child import ServerChild
 from probes.launch.command_line import CommandLine, LaunchError, diff
-from probes.launch.flags import knobs_of, unavailable, with_knob_flags
+from probes.launch.flags import knobs_of, pipeline_stages, unavailable, with_knob_flags
 from sessions.channel.interface import ChannelClosed
 from sessions.channel.unix import UnixHub
 from sessions.knobs import KnobError, with_knob
@@ -74,6 +76,8 @@ class LaunchedServer:
         server = self._wait_until_it_answers(http, self._child)
         if server is None:
             return "it ended while it was starting" if self._child.exit_code is not None else "it does not answer"
+        if server.pp is None:
+            server = msgspec.structs.replace(server, pp=pipeline_stages(self._line))
         self._gateway = ServerGateway(http, server, self.hub, turns_knobs=False)
         self._tell_knobs()
         return ""
