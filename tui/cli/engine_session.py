@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from sessions.messages import Role
     from tui.cli.engine_options import EngineChoice
 
-CONNECT_S = 10.0
 READY_S = 600.0
 
 
 @contextmanager
-def connect_engine(address: str, role: Role, wait_s: float = CONNECT_S) -> Iterator[Channel]:
-    """Join the channel of the engine behind a socket. Raise ChannelError when nothing answers there."""
-    from sessions.channel.unix import connect_unix
+def connect_engine(address: str, role: Role) -> Iterator[Channel]:
+    """Join the engine behind a socket, or a server at http://HOST:PORT by its OpenAI endpoint. Raise ChannelError or
+    ServerError when nothing answers there."""
+    from probes.attach.connect import attach
     from sessions.clock import source_id
 
-    channel = connect_unix(address, source_id(role), role, wait_s)
+    attached = attach(address, source_id(role), role)
     try:
-        yield channel
+        yield attached.channel
     finally:
-        channel.close("the command ended")
+        attached.close("the command ended")
 
 
 @contextmanager
