@@ -7,14 +7,13 @@ keymap replaces keys by id.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from tui.console.benchmarks import Benchmarks
 from tui.console.control import Control
-
-if TYPE_CHECKING:
-    from tui.console.recordings import Recordings
-    from tui.console.replays import Replays
-    from tui.console.spans import Spans
+from tui.console.recordings import Recordings
+from tui.console.replays import Replays
+from tui.console.spans import Spans
 
 KEY_NAMES = {
     "plus": "+",
@@ -42,6 +41,9 @@ class Operator(Protocol):
     def control(self) -> Control: ...
 
     @property
+    def benchmarks(self) -> Benchmarks: ...
+
+    @property
     def recordings(self) -> Recordings: ...
 
     @property
@@ -56,7 +58,7 @@ class Operator(Protocol):
 
     def show_help(self) -> None: ...
 
-    def show_commands(self) -> None: ...
+    def action_command_palette(self) -> None: ...
 
     def restart_engine(self) -> None: ...
 
@@ -71,8 +73,6 @@ class Operator(Protocol):
     def profile(self) -> None: ...
 
     def start_benchmark(self) -> None: ...
-
-    def cancel_benchmark(self) -> None: ...
 
 
 class Action(NamedTuple):
@@ -115,7 +115,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("screen.log", "6,l", "Engine log", "Screens", lambda o: o.show("log")),
     Action("screen.together", "7", "Two recordings side by side", "Screens", lambda o: o.replays.show_beside()),
     Action("help", "question_mark,f1", "Help", "Screens", lambda o: o.show_help(), "help", True),
-    Action("commands", "ctrl+p", "Command palette", "Screens", lambda o: o.show_commands(), without_session=True),
+    Action(
+        "commands", "ctrl+p", "Command palette", "Screens", lambda o: o.action_command_palette(), without_session=True
+    ),
     Action("launcher", "n", "Another session (launcher)", "Screens", lambda o: o.open_launcher()),
     Action("quit", "q", "Quit, ending the engine started here", "Screens", lambda o: o.leave(), "quit", True),
     # Knobs
@@ -144,7 +146,7 @@ ACTIONS: tuple[Action, ...] = (
     # Benchmark
     Action("bench.start", "b", "Start a benchmark", "Benchmark", lambda o: o.start_benchmark(), "measure"),
     Action(
-        "bench.cancel", "x", "Cancel the benchmark", "Benchmark", lambda o: o.cancel_benchmark(), "cancel", modes=BENCH
+        "bench.cancel", "x", "Cancel the benchmark", "Benchmark", lambda o: o.benchmarks.cancel(), "cancel", modes=BENCH
     ),
     # Diagnosis
     Action(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ from textual.screen import Screen
 from tui.console.actions import ACTIONS, BY_ID, keys_shown
 from tui.console.benchmarks import Benchmarks
 from tui.console.control import Control
+from tui.console.faults import Faults
 from tui.console.frame_clock import FrameClock
 from tui.console.guard import Guard
 from tui.console.options import ConsoleOptions
@@ -30,7 +30,6 @@ from tui.console.runs import Runs
 from tui.console.screens.launcher import LauncherScreen
 from tui.console.screens.modes import MODES, screen_of
 from tui.console.screens.screen import ConsoleScreen
-from tui.console.session.bench_runner import BenchRequest
 from tui.console.session.choices import from_choice, from_options
 from tui.console.session.gpus_here import gpu_names
 from tui.console.session.session import Session
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 TOUCHES = (events.Key, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 INTERRUPT_WINDOW_S = 3.0
-MIN_WAIT_S = 0.01
-"""Left to keys and messages between two frames."""
 
 
 class ConsoleApp(App[int]):
@@ -83,19 +80,16 @@ class ConsoleApp(App[int]):
         self._first = session
         data = data or user_data_path("herdscope")
         self.runs = Runs(self.store, data / "results")
-        self.recordings = Recordings(self.store, self.view, data / "sessions")
+        self.recordings = Recordings(self.store, self.view, data / "sessions", options.record)
         self.replays = Replays(self, self.sessions, self.recordings)
         self.profiles = Profiles(self.store, self.view, self.show_diagnosis)
         self.spans = Spans(self.store, self.view, self.sessions, self.show_diagnosis)
         self.recordings_folder = data / "sessions"
         self._clock = clock
         self._guard = Guard(self.leave, self.end_session) if guard else None
-        self._due_s = 0.0
         self._interrupted_at = -INTERRUPT_WINDOW_S
-        self._fault_shown: object = None
-        self._record_to = options.record
-        self._gpus: list[str] | None = None
-        self._launcher = LauncherScreen(self.store, self.view, options.concurrency, countdown=clock)
+        self._faults = Faults(self, self.restart_engine)
+        self._launcher = LauncherScreen(self.store, self.view, options.concurrency, gpu_names if clock else None)
 
     def on_mount(self) -> None:
         self.set_keymap(self.options.keymap)
@@ -106,8 +100,7 @@ class ConsoleApp(App[int]):
             self._guard.start()
         self._open_first()
         if self._clock:
-            self._due_s = time.monotonic()
-            self.set_timer(self.frames.period_s, self._next_frame)
+            self.set_timer(self.frames.wait_s(time.monotonic()), self._next_frame)
 
     def _open_first(self) -> None:
         options = self.options
@@ -139,12 +132,7 @@ class ConsoleApp(App[int]):
             self.sessions.forget()
             self.view.replay = None
             self.control.use(None, "nothing is open")
-        if self._gpus is None and self._clock:
-            threading.Thread(target=self._look_for_gpus, name="gpus", daemon=True).start()
         self.switch_mode("launcher")
-
-    def _look_for_gpus(self) -> None:
-        self._gpus = gpu_names()
 
     def on_launcher_screen_picked(self, event: LauncherScreen.Picked) -> None:
         """Open what was chosen."""
@@ -183,10 +171,7 @@ class ConsoleApp(App[int]):
         started = time.perf_counter()
         self.frame()
         self.frames.drawn(self._backlog(), time.perf_counter() - started)
-        # Frames keep to a grid, whatever drawing takes; those that were missed are not made up for.
-        now, self._due_s = time.monotonic(), self._due_s + self.frames.period_s
-        self._due_s = max(self._due_s, now)
-        self.set_timer(max(MIN_WAIT_S, self._due_s - now), self._next_frame)
+        self.set_timer(self.frames.wait_s(time.monotonic()), self._next_frame)
 
     def frame(self) -> None:
         """One frame: what has come goes into the store, then the panels that differ are drawn."""
@@ -198,43 +183,18 @@ class ConsoleApp(App[int]):
             self.spans.tick()
             self.control.use(session.channel, session.read_only)
             self.benchmarks.tick()
-            self._record(session)
-            self._show_fault(session)
-        if self._gpus is not None:
-            self._launcher.found(self._gpus)
+            self.recordings.use(self.sessions.live_channel)
+            self.recordings.tick()
+            self._faults.show(self.store.fault, session.restartable)
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen):
                 screen.tick()
-
-    def _record(self, session: Session) -> None:
-        self.recordings.use(self.sessions.live_channel)
-        if self._record_to is not None and session.channel is not None:
-            self.recordings.start(self._record_to)
-            self._record_to = None
-        self.recordings.tick()
 
     def _backlog(self) -> int:
         """Writes that the terminal has not taken yet. Textual keeps them in its driver's writer thread."""
         writer = getattr(self._driver, "_writer_thread", None)
         queue = getattr(writer, "_queue", None)
         return int(queue.qsize()) if queue is not None else 0
-
-    def _show_fault(self, session: Session) -> None:
-        fault = self.store.fault
-        if fault == self._fault_shown:
-            return
-        self._fault_shown = fault
-        from tui.console.screens.fault import FaultDialog
-
-        if isinstance(self.screen, FaultDialog):
-            self.screen.dismiss(False)
-        if fault is not None:
-            restartable = fault.restartable and session.restartable
-            self.push_screen(FaultDialog(fault, restartable), self._fault_answered)
-
-    def _fault_answered(self, restart: bool | None) -> None:
-        if restart:
-            self.restart_engine()
 
     # --- actions -----------------------------------------------------------------------------------------------------
 
@@ -261,7 +221,6 @@ class ConsoleApp(App[int]):
         if now - self._interrupted_at < INTERRUPT_WINDOW_S:
             self.leave()
             return
-        self._due_s = 0.0
         self._interrupted_at = now
         self.notify("Press Ctrl-C again to quit and end the engine", timeout=INTERRUPT_WINDOW_S)
 
@@ -283,30 +242,9 @@ class ConsoleApp(App[int]):
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.view, self.screen))
 
-    def show_commands(self) -> None:
-        """The command palette."""
-        self.action_command_palette()
-
     def start_benchmark(self) -> None:
         """Ask what to measure, then measure it."""
-        address = self.session.address if self.session is not None else None
-        if address is None:
-            self.store.note("refused", "bench: no engine is connected")
-        elif self.benchmarks.running:
-            self.notify("A benchmark is running already: x on the benchmark screen cancels it")
-        else:
-            from tui.console.screens.bench_dialog import BenchDialog
-
-            self.push_screen(BenchDialog(self.benchmarks.last), lambda request: self._measure(address, request))
-
-    def _measure(self, address: str, request: BenchRequest | None) -> None:
-        if request is not None:
-            self.benchmarks.start(address, request)
-            self.show("bench")
-
-    def cancel_benchmark(self) -> None:
-        """End the running benchmark without a result."""
-        self.benchmarks.cancel()
+        self.benchmarks.ask(self, self.session.address if self.session is not None else None)
 
     def hold(self) -> None:
         """Hold the time lines still: pause the replay, or freeze the live ones."""

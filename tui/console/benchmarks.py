@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
+
+from textual.app import App
 
 from sessions.messages import BenchDone
 from sessions.results import BenchResult
@@ -28,6 +31,22 @@ class Benchmarks:
     def running(self) -> bool:
         """Whether one is under way."""
         return self._runner.running
+
+    def ask(self, app: App[Any], address: str | None) -> None:
+        """Ask what to measure, then measure it and show how it goes; `address` is that of the session's engine."""
+        if address is None:
+            self._store.note("refused", "bench: no engine is connected")
+        elif self.running:
+            app.notify("A benchmark is running already: x on the benchmark screen cancels it")
+        else:
+            from tui.console.screens.bench_dialog import BenchDialog
+
+            def answered(request: BenchRequest | None) -> None:
+                if request is not None:
+                    self.start(address, request)
+                    app.switch_mode("bench")
+
+            app.push_screen(BenchDialog(self.last), answered)
 
     def start(self, address: str, request: BenchRequest) -> None:
         """Pause the load and begin."""

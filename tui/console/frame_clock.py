@@ -11,6 +11,8 @@ BACKLOG_LIMIT = 2
 """Writes waiting for the terminal beyond which it is not keeping up."""
 CALM_FRAMES = 20
 """Frames without any backlog after which one step faster is tried."""
+MIN_WAIT_S = 0.01
+"""Left to keys and messages between two frames."""
 BUSY_SHARE = 0.5
 """Most of a frame's time that drawing may take."""
 
@@ -24,11 +26,19 @@ class FrameClock:
         self.most_fps = SSH_FPS if remote else LOCAL_FPS
         self.fps = self.most_fps
         self._calm = 0
+        self._due_s: float | None = None
 
     @property
     def period_s(self) -> float:
         """Seconds to the next frame."""
         return 1 / self.fps
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds from `now_s` to the next frame. Frames keep to a grid, whatever drawing takes; those that were missed
+        are not made up for."""
+        due_s = now_s if self._due_s is None else self._due_s
+        self._due_s = max(due_s + self.period_s, now_s)
+        return max(MIN_WAIT_S, self._due_s - now_s)
 
     def drawn(self, backlog: int, cost_s: float) -> None:
         """A frame was drawn in `cost_s`; `backlog` writes still wait for the terminal."""

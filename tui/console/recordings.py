@@ -20,12 +20,16 @@ FLIGHT_MINUTES = 5.0
 
 
 class Recordings:
-    """At most one recorder, and one flight recorder, on the session's channel."""
+    """At most one recorder, and one flight recorder, on the session's channel.
 
-    def __init__(self, store: Store, view: View, folder: Path) -> None:
+    `at_once` is a file to record the first session to, as soon as it is connected.
+    """
+
+    def __init__(self, store: Store, view: View, folder: Path, at_once: Path | None = None) -> None:
         self._store = store
         self._view = view
         self._folder = folder
+        self._at_once = at_once
         self._channel: Channel | None = None
         self._recorder: Recorder | None = None
         self._flight: FlightRecorder | None = None
@@ -51,6 +55,9 @@ class Recordings:
                 self._flight = FlightRecorder(channel, FLIGHT_MINUTES)
             except ChannelError:
                 self._flight = None
+            path, self._at_once = self._at_once, None
+            if path is not None:
+                self.start(path)
 
     def tick(self) -> None:
         """Say what the recorder's thread has to say."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
 
 from sessions.recording.errors import RecordingError
 from tui.console.recordings import Recordings
@@ -12,13 +14,12 @@ from tui.console.sessions import Sessions
 
 if TYPE_CHECKING:
     from sessions.replay import ReplayChannel
-    from tui.console.app import ConsoleApp
 
 
 class Replays:
     """Shows recordings over the session, and moves the one that is shown (a second one beside it follows)."""
 
-    def __init__(self, app: ConsoleApp, sessions: Sessions, recordings: Recordings) -> None:
+    def __init__(self, app: App[Any], sessions: Sessions, recordings: Recordings) -> None:
         self._app = app
         self._sessions = sessions
         self._recordings = recordings
@@ -43,7 +44,7 @@ class Replays:
     def show_beside(self) -> None:
         """The screen of the two recordings."""
         if self._sessions.beside.second is not None:
-            self._app.show("together")
+            self._app.switch_mode("together")
         else:
             self._app.notify("Mark two recordings on screen 5 (space), then press enter")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Hashable
 
@@ -62,7 +63,8 @@ class Tagline(ListPanel, can_focus=False):
 
 
 class LauncherScreen(ConsoleScreen):
-    """Offers the choices at once; the GPUs are looked for meanwhile."""
+    """Offers the choices at once; the GPUs are looked for meanwhile, in a thread (`look_for_gpus` None: not at all, and
+    nothing starts by itself)."""
 
     MODE = ""
 
@@ -79,13 +81,15 @@ class LauncherScreen(ConsoleScreen):
         store: Store,
         view: View,
         concurrency: int,
-        countdown: bool,
+        look_for_gpus: Callable[[], list[str]] | None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(store, view)
         self._now_s = now_s
         self._concurrency = concurrency
-        self._counting = countdown
+        self._look_for_gpus = look_for_gpus
+        self._counting = look_for_gpus is not None
+        self._seen: list[str] | None = None
         self._gpus: list[str] | None = None
         self._until: float | None = None
 
@@ -99,6 +103,12 @@ class LauncherScreen(ConsoleScreen):
         self.panel = self.query_one(ChoicePanel)
         self.panel.focus()
 
+        if self._look_for_gpus is not None:
+            threading.Thread(target=self._look, args=(self._look_for_gpus,), name="gpus", daemon=True).start()
+
+    def _look(self, look_for_gpus: Callable[[], list[str]]) -> None:
+        self._seen = look_for_gpus()
+
     def found(self, gpus: list[str]) -> None:
         """The GPUs of this machine are known: offer the best choice, and begin to count down."""
         if gpus != self._gpus and self.is_mounted:
@@ -106,6 +116,8 @@ class LauncherScreen(ConsoleScreen):
             self.panel.offered = choices(gpus, self._concurrency)
 
     def tick(self) -> None:
+        if self._seen is not None:
+            self.found(self._seen)
         if self._counting and self._gpus is not None and self.app.screen is self:
             now = self._now_s()
             if self._until is None:

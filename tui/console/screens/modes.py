@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
+from tui.console.runs import Runs
 from tui.console.screens.screen import ConsoleScreen
-
-if TYPE_CHECKING:
-    from tui.console.app import ConsoleApp
+from tui.console.sessions import Sessions
+from tui.console.store.store import Store
+from tui.console.view import View
 
 MODES = ("live", "diagnosis", "bench", "compare", "sessions", "log", "together")
 
 
-def screen_of(mode: str, app: ConsoleApp) -> ConsoleScreen:
+class Subjects(Protocol):
+    """What the screens show."""
+
+    store: Store
+    view: View
+    runs: Runs
+    sessions: Sessions
+    recordings_folder: Path
+
+
+def screen_of(mode: str, of: Subjects) -> ConsoleScreen:
     """The screen of one of MODES."""
-    store, view = app.store, app.view
+    store, view = of.store, of.view
     match mode:
         case "live":
             from tui.console.screens.live import LiveScreen
@@ -27,15 +39,15 @@ def screen_of(mode: str, app: ConsoleApp) -> ConsoleScreen:
         case "bench":
             from tui.console.screens.bench import BenchScreen
 
-            return BenchScreen(store, view, app.runs)
+            return BenchScreen(store, view, of.runs)
         case "compare":
             from tui.console.screens.compare import CompareScreen
 
-            return CompareScreen(store, view, app.runs)
+            return CompareScreen(store, view, of.runs)
         case "sessions":
             from tui.console.screens.sessions import SessionsScreen
 
-            return SessionsScreen(store, view, app.recordings_folder)
+            return SessionsScreen(store, view, of.recordings_folder)
         case "log":
             from tui.console.screens.log import LogScreen
 
@@ -43,5 +55,5 @@ def screen_of(mode: str, app: ConsoleApp) -> ConsoleScreen:
         case "together":
             from tui.console.screens.together import TogetherScreen
 
-            return TogetherScreen(store, view, app.sessions.beside)
+            return TogetherScreen(store, view, of.sessions.beside)
     raise ValueError(f"no screen {mode!r}: choose from {', '.join(MODES)}")
