@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sessions.channel.interface import Channel
 from sessions.clock import source_id
-from sessions.messages import EngineState, Jumped, KnobState, Message, QueueFrame, StageFrame, Verdicts
+from sessions.messages import EngineState, GpuFrame, Jumped, KnobState, Message, QueueFrame, StageFrame, Verdicts
 from sessions.recording.errors import RecordingError
 from sessions.recording.markers import Mark
 from tui.console.session.replay_state import ReplayState
@@ -25,7 +25,9 @@ LOOK_AGAIN_S = 5.0
 JOIN_S = 2.0
 SAY_AGAIN_NS, SAY_AGAIN_S = 500_000_000, 1.0
 """How far the shown instant moves, or how long new evidence waits, before it is diagnosed anew."""
-DIAGNOSED: tuple[type[Message], ...] = (EngineState, Jumped, KnobState, QueueFrame, StageFrame)
+MOST_UNFED = 65_536
+"""A jump tells ten minutes of counters and half a minute of frames."""
+DIAGNOSED: tuple[type[Message], ...] = (EngineState, GpuFrame, Jumped, KnobState, QueueFrame, StageFrame)
 
 
 class ReplaySession:
@@ -154,7 +156,7 @@ class _Diagnosis:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._unfed: deque[Message] = deque(maxlen=8192)
+        self._unfed: deque[Message] = deque(maxlen=MOST_UNFED)
         self._found: deque[Message] = deque()
         self._thread: threading.Thread | None = None
         self._at_ns = 0
