@@ -9,7 +9,7 @@ Sizes that were seen are interpolated; others follow the shape that the model's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -132,11 +132,13 @@ class StageCurve(msgspec.Struct, frozen=True, kw_only=True):
         return flat + (level - flat) * self.shape.growth(size, seen, rest)
 
 
-def fit_curve(samples: Iterable[StageSample], shape: Shape, layers: int) -> StageCurve:
+def fit_curve(
+    samples: Iterable[StageSample], shape: Shape, layers: int, gpu_s: Callable[[int], Band] | None = None
+) -> StageCurve:
     """The curve through the medians by size. Raise ValueError without samples.
 
     A micro-batch counts as launch-bound when launching took at least 95 % of its time: its GPU time is then `busy_s`,
-    or, when that is not known, anything from a tenth of the time up.
+    or, when that is not known, `gpu_s` of its size, or else anything from a tenth of the time up.
     """
     by_size: dict[int, list[StageSample]] = {}
     for sample in samples:
@@ -149,14 +151,14 @@ def fit_curve(samples: Iterable[StageSample], shape: Shape, layers: int) -> Stag
     return StageCurve(
         sizes=sizes,
         tau_s=tuple(median(s.tau_s for s in by_size[size]) for size in sizes),
-        gpu_s=tuple(_gpu_band(by_size[size]) for size in sizes),
+        gpu_s=tuple(_gpu_band(by_size[size], gpu_s(size) if gpu_s is not None else None) for size in sizes),
         launch_s=median(eager) if eager else 0.0,
         shape=shape,
         layers=layers,
     )
 
 
-def _gpu_band(samples: Sequence[StageSample]) -> Band:
+def _gpu_band(samples: Sequence[StageSample], expected: Band | None) -> Band:
     tau = median(s.tau_s for s in samples)
     busy = [s.busy_s for s in samples if s.busy_s is not None]
     if busy:
@@ -165,4 +167,6 @@ def _gpu_band(samples: Sequence[StageSample]) -> Band:
     launch = median(s.launch_s for s in samples)
     if any(s.graph for s in samples) or launch < 0.95 * tau:
         return exactly(tau)
+    if expected is not None:
+        return expected.map(lambda seconds: min(seconds, tau))
     return Band(0.1 * tau, 0.5 * tau, tau)

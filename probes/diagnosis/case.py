@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 import msgspec
@@ -15,7 +16,8 @@ from engine.emulated.routing import distinct_experts
 from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, Parallelism, StageSpan
 from probes.diagnosis.metrics import HerdMetrics, herd_metrics
 from probes.diagnosis.replays import Replays
-from probes.diagnosis.rounds import samples, typical
+from probes.diagnosis.roofline_times import gpu_times
+from probes.diagnosis.rounds import followed, samples, typical
 from probes.diagnosis.steady import cycle_ns, first_stage, steady_spans
 
 PUBLISHED_EXPERTS = 128
@@ -48,6 +50,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.cohorts)
 
     @property
+    def held_back(self) -> int:
+        """Requests that wait because every slot is full; 0 where they wait for something else."""
+        knobs = self.evidence.knobs
+        full = knobs is not None and self.requests >= self.evidence.slots_allowed * knobs.max_micro_batch
+        return self.evidence.waiting if full else 0
+
+    @property
     def lap(self) -> float:
         """Seconds that the largest micro-batch takes once round, nothing in its way."""
         assert self.measured is not None
@@ -66,8 +75,9 @@ def build_case(evidence: Evidence) -> Case:
     narrowed = msgspec.structs.replace(evidence, spans=steady) if steady else evidence
     metrics = herd_metrics(narrowed)
     cohorts = typical(samples(narrowed)) or _sizes_alone(steady)
-    cycle = cycle_ns(steady)
-    measured, why_not = _measure(evidence, steady, cohorts)
+    own = followed(steady, len(cohorts))
+    cycle = cycle_ns(own)
+    measured, why_not = _measure(evidence, own, cohorts)
     return Case(
         evidence=evidence,
         metrics=metrics,
@@ -86,7 +96,7 @@ def _sizes_alone(steady: Sequence[StageSpan]) -> tuple[int, ...]:
     return (sizes[len(sizes) // 2],) if sizes else ()
 
 
-def _measure(evidence: Evidence, steady: list[StageSpan], cohorts: tuple[int, ...]) -> tuple[Measured | None, str]:
+def _measure(evidence: Evidence, steady: Sequence[StageSpan], cohorts: tuple[int, ...]) -> tuple[Measured | None, str]:
     if not steady:
         return None, "no decode micro-batch was timed"
     if not cohorts:
@@ -95,13 +105,18 @@ def _measure(evidence: Evidence, steady: list[StageSpan], cohorts: tuple[int, ..
     missing = [str(s) for s in range(stages) if not any(span.stage == s for span in steady)]
     if missing:
         return None, f"no spans of stage {', '.join(missing)}"
+    launched = any(span.launch and not span.graph and span.compute is None for span in steady)
+    expected = gpu_times(evidence) if launched else None
+
+    def by_size(stage: int) -> Callable[[int], Band] | None:
+        return partial(expected, stage) if expected is not None else None
+
     curves = []
     for stage in range(stages):
         mine = _representative([span for span in steady if span.stage == stage])
         layers = _layers(evidence, mine)
-        curves.append(
-            fit_curve([_sample(span, evidence.parallelism) for span in mine], _shape(evidence, mine, stage), layers)
-        )
+        taken = [_sample(span, evidence.parallelism) for span in mine]
+        curves.append(fit_curve(taken, _shape(evidence, mine, stage), layers, by_size(stage)))
     hops = tuple(_hop(steady, stage) for stage in range(stages - 1))
     feedback = _feedback(steady, stages)
     return (

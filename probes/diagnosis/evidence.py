@@ -135,6 +135,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     that `ranks` and `spans` cover. tokens_per_s: output measured. token_times: client tokens, ns, when nothing else.
     host_by_stage: seconds a micro-batch in which a stage's GPU idled for its host's scheduling, where that was seen.
     driver_s_per_step: the scheduler's own time a micro-batch, which may be hidden. layers: [first, last) by stage.
+    waiting: requests that are not running yet. hardware: the kind of GPU in words, empty when not told.
     """
 
     source: Source
@@ -153,6 +154,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None = None
     token_times: list[int] = []
     streams: int = 0
+    waiting: int = 0
+    hardware: str = ""
     host_by_stage: dict[int, float] = {}
     driver_s_per_step: float | None = None
     knobs: Knobs | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 
@@ -100,6 +100,8 @@ def evidence_from_messages(gathered: Gathered, source: Source = "spans", stages:
         tokens_per_s=rate,
         token_times=token_times,
         streams=streams,
+        waiting=round(median(frame.waiting for frame in gathered.queue_frames)) if gathered.queue_frames else 0,
+        hardware=engine.hardware if engine is not None else "",
         driver_s_per_step=driver,
         knobs=knobs,
         model=engine.model if engine is not None else None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from engine.emulated.band import Band, ordered
-from engine.emulated.counterfactual import Measured, even_sizes, evenly_split, replay
+from engine.emulated.counterfactual import Measured, evenly_split, replay
 from engine.emulated.theory import throughput
 
 
@@ -31,8 +32,12 @@ class Replays:
 def best_even_split(measured: Measured, least: int, most: int) -> Measured:
     """The even split into `least` to `most` micro-batches that is fastest by the closed form; the most where equal."""
     counts = range(least, max(least, min(most, measured.concurrency)) + 1)
-    best = max(counts, key=lambda count: (_closed_form(measured, count), count))
-    return evenly_split(measured, best)
+    return fastest(evenly_split(measured, count) for count in counts)
+
+
+def fastest(splits: Iterable[Measured]) -> Measured:
+    """The even split that is fastest by the closed form; the one of most micro-batches where equal."""
+    return max(splits, key=lambda split: (_closed_form(split), len(split.cohorts)))
 
 
 def effective_depth(measured: Measured, size: int) -> float:
@@ -46,10 +51,9 @@ def deepest_useful(measured: Measured) -> int:
     return math.ceil(effective_depth(measured, 1)) + 1
 
 
-def _closed_form(measured: Measured, count: int) -> float:
-    size = even_sizes(measured.concurrency, count)[0]
-    taus = _taus(measured, size)
-    return throughput(measured.concurrency, taus, count, 0.0, sum(measured.hop_s) + measured.feedback_s)
+def _closed_form(split: Measured) -> float:
+    taus = _taus(split, split.cohorts[0])
+    return throughput(split.concurrency, taus, len(split.cohorts), 0.0, sum(split.hop_s) + split.feedback_s)
 
 
 def _taus(measured: Measured, size: int) -> list[float]:

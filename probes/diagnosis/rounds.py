@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from probes.diagnosis.evidence import UNKNOWN_SLOT, Evidence, SlotSample, StageSpan
 from probes.diagnosis.steady import first_stage
 from sessions.herd import concentration
@@ -24,6 +26,19 @@ def assign_slots(first: Sequence[tuple[int, int]], last_end: Sequence[int | None
         slots.append(slot)
         free_from[slot] = left if left is not None else end
     return slots
+
+
+def followed(spans: Sequence[StageSpan], waves: int) -> Sequence[StageSpan]:
+    """The spans with a slot that follows the requests. Where more slots are used than micro-batches go round, requests
+    wander from slot to slot, and a slot's next step is not the next one of its requests."""
+    first = [span for span in first_stage(spans) if span.slot != UNKNOWN_SLOT]
+    if len({span.slot for span in first}) <= waves:
+        return spans
+    last = max(span.stage for span in spans)
+    ends = {span.step: span.end for span in spans if span.stage == last}
+    slots = assign_slots([(span.start, span.end) for span in first], [ends.get(span.step) for span in first])
+    slot_of = dict(zip((span.step for span in first), slots, strict=True))
+    return [msgspec.structs.replace(span, slot=slot_of.get(span.step, UNKNOWN_SLOT)) for span in spans]
 
 
 def rounds(spans: Sequence[StageSpan]) -> list[SlotSample]:

@@ -79,9 +79,8 @@ def judge(case: Case) -> Verdict:
     if after is not None:
         supports.append(
             f"splitting now would gain nothing ({single.mid:.2f}x: each extra micro-batch is launched anew); with CUDA "
-            f"graphs on it adds {after.low:.2g}-{after.high:.2g}x"
+            f"graphs on it adds {after.low:.2g}-{after.high:.2g}x: turn them on first"
         )
-        single = single.map(lambda g: max(1.0, g))
     return Verdict(
         hypothesis="herd",
         verdict="holds",
@@ -89,8 +88,8 @@ def judge(case: Case) -> Verdict:
         supports=supports,
         contradicts=contradicts,
         fix=fix,
-        knob="admission",
-        value="capped",
+        knob="admission" if single.mid >= 1.0 else None,
+        value="capped" if single.mid >= 1.0 else None,
     )
 
 

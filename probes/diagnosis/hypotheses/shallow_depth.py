@@ -7,12 +7,12 @@ import math
 import msgspec
 
 from engine.emulated.band import Band
-from engine.emulated.counterfactual import Measured, evenly_split, with_graphs
+from engine.emulated.counterfactual import Measured, even_sizes, evenly_split, with_graphs
 from probes.diagnosis.case import Case
 from probes.diagnosis.hypotheses.herd import FEW_WAVES
 from probes.diagnosis.hypotheses.host import is_much as host_is_much
 from probes.diagnosis.hypotheses.interconnect import is_much as wires_are_much
-from probes.diagnosis.replays import Replays, best_even_split, deepest_useful, effective_depth
+from probes.diagnosis.replays import best_even_split, deepest_useful, effective_depth, fastest
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
 WORTH = 1.10
@@ -36,7 +36,7 @@ def judge(case: Case) -> Verdict:
     size = -(-case.requests // max(1, min(case.requests, slots)))
     needed = effective_depth(case.measured, size)
     wanted = fix(max(slots, math.ceil(needed)))
-    if case.requests <= slots:
+    if case.requests + case.held_back <= slots:
         return _refuted(f"{case.requests} requests cannot fill more than {slots} slots", wanted)
     if evidence.slots_assumed and metrics.waves < FEW_WAVES * case.reachable:
         return Verdict(
@@ -54,17 +54,18 @@ def judge(case: Case) -> Verdict:
     if slots >= effective_depth(stages_alone, size) and (wires_are_much(case) or host_is_much(case)):
         cause = "transfers" if wires_are_much(case) else "the host"
         return _refuted(f"{slots} slots are enough for the stages; {cause} make {needed:.1f} of it", wanted)
-    deeper, possible = _deeper(case.replays, case.measured, slots)
+    deeper, possible = _deeper(case, case.measured, slots)
     text = f"{slots} micro-batches may be in flight, {needed:.1f} keep every stage busy"
     supports = [text]
     if possible.mid < WORTH and any(curve.launch_s > 0 for curve in case.measured.curves):
-        launched, after = _deeper(case.replays, with_graphs(case.measured), slots)
+        launched, after = _deeper(case, with_graphs(case.measured), slots)
         if after.mid >= WORTH:
             supports.append(
                 f"more would gain nothing now ({possible.mid:.2f}x: each is launched anew); with CUDA graphs on they "
-                f"add {after.low:.2g}-{after.high:.2g}x"
+                f"add {after.low:.2g}-{after.high:.2g}x: turn them on first"
             )
-            deeper, possible = launched, possible.map(lambda g: max(1.0, g))
+            deeper = msgspec.structs.replace(launched, graphs=False)
+            possible = case.replays.gain(deeper, evenly_split(case.measured, slots))
     if possible.mid < WORTH and len(supports) == 1:
         return Verdict(
             hypothesis="shallow_depth",
@@ -75,21 +76,38 @@ def judge(case: Case) -> Verdict:
             fix=wanted,
         )
     depth = len(deeper.cohorts)
+    if case.held_back:
+        supports.append(f"all slots are full, and {case.held_back} requests wait for one")
+    elif evidence.knobs is not None and evidence.knobs.admission == "greedy":
+        supports.append("greedy admission leaves running requests where they are: turn admission to capped as well")
+        possible = Band(min(1.0, possible.low), possible.mid, possible.high)
     return Verdict(
         hypothesis="shallow_depth",
         verdict="holds",
         gain=possible,
         supports=[*supports, f"best at {depth} in flight"],
         fix=fix(depth),
-        knob="async_depth",
-        value=depth,
+        knob="async_depth" if possible.mid >= 1.0 else None,
+        value=depth if possible.mid >= 1.0 else None,
     )
 
 
-def _deeper(replays: Replays, measured: Measured, slots: int) -> tuple[Measured, Band]:
+def _deeper(case: Case, measured: Measured, slots: int) -> tuple[Measured, Band]:
     """(the best even split into at least `slots`, its gain over the even split into `slots`)."""
-    best = best_even_split(measured, slots, deepest_useful(measured))
-    return best, replays.gain(best, evenly_split(measured, slots))
+    assert case.replays is not None
+    deepest = deepest_useful(measured)
+    if case.held_back:
+        best = fastest(_admitting(case, measured, count) for count in range(slots, max(slots, deepest) + 1))
+    else:
+        best = best_even_split(measured, slots, deepest)
+    return best, case.replays.gain(best, evenly_split(measured, slots))
+
+
+def _admitting(case: Case, measured: Measured, slots: int) -> Measured:
+    """The even split into `slots` where each further one takes in requests that wait because all are full."""
+    assert case.evidence.knobs is not None
+    running = min(case.requests + case.held_back, slots * case.evidence.knobs.max_micro_batch)
+    return msgspec.structs.replace(measured, cohorts=even_sizes(running, slots))
 
 
 def fix(depth: int) -> Fix:
