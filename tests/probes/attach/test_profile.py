@@ -53,3 +53,32 @@ def test_sglangs_slot_limit_is_set_while_it_runs() -> None:
     set_sglang_micro_batch(ServerHttp(stub.url), 4)
     assert stub.posted == [("/set_internal_state", {"server_args": {"pp_max_micro_batch_size": 4}})]
     stub.close()
+
+
+def test_the_trace_of_vllms_api_server_is_none_of_a_rank(tmp_path: Path) -> None:
+    stub = StubServer("vllm", "")
+
+    def write() -> None:
+        time.sleep(0.5)
+        (tmp_path / "host_1.async_llm.1.pt.trace.json.gz").write_bytes(b"x")
+        (tmp_path / "dp0_pp0_tp0_dcp0_ep0_rank0.1.pt.trace.json.gz").write_bytes(b"y")
+
+    threading.Thread(target=write).start()
+    profile = record_profile(ServerHttp(stub.url), "vllm", tmp_path, seconds=0.1)
+    assert [path.name for path in profile.traces] == ["dp0_pp0_tp0_dcp0_ep0_rank0.1.pt.trace.json.gz"]
+    stub.close()
+
+
+def test_starting_has_a_time_out_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probes.attach.profile.START_TIMEOUT_S", 0.1)
+    stub = StubServer("vllm", "")
+    answer = stub.post
+
+    def slow(path: str, body: object) -> tuple[int, bytes, str]:
+        time.sleep(0.5)
+        return answer(path, body)
+
+    monkeypatch.setattr(stub, "post", slow)
+    with pytest.raises(ServerError, match="timed out"):
+        record_profile(ServerHttp(stub.url), "vllm", tmp_path, 0.1)
+    stub.close()
