@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,9 @@ def diagnose(
              herdscope diagnose session.herd --from 1:30 --to mark:2
              curl -s localhost:30000/metrics > m.txt && herdscope diagnose m.txt
     """
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy starts them as it is imported, and nothing here needs them
     from probes.diagnosis.report import as_data, as_text
 
     for path in files:

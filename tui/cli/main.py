@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -67,7 +68,9 @@ def main() -> None:
     for name in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(name) is signal.SIG_DFL:
             signal.signal(name, _interrupt)
-    sys.exit(_run())
+    code = _run()
+    gc.freeze()  # or the interpreter, as it ends, looks for cycles in all that is left
+    sys.exit(code)
 
 
 def _run() -> int:
