@@ -75,7 +75,7 @@ def judge(case: Case) -> Verdict:
             contradicts=[f"more would gain nothing ({possible.mid:.2f}x): smaller micro-batches re-read the weights"],
             fix=wanted,
         )
-    depth = len(deeper.cohorts)
+    depth = max(slots, len(deeper.cohorts))
     if case.held_back:
         supports.append(f"all slots are full, and {case.held_back} requests wait for one")
     elif evidence.knobs is not None and evidence.knobs.admission == "greedy":
@@ -104,10 +104,16 @@ def _deeper(case: Case, measured: Measured, slots: int) -> tuple[Measured, Band]
 
 
 def _admitting(case: Case, measured: Measured, slots: int) -> Measured:
-    """The even split into `slots` where each further one takes in requests that wait because all are full."""
-    assert case.evidence.knobs is not None
-    running = min(case.requests + case.held_back, slots * case.evidence.knobs.max_micro_batch)
-    return msgspec.structs.replace(measured, cohorts=even_sizes(running, slots))
+    """Up to `slots` micro-batches, where each further one takes in requests that wait because all are full: greedy
+    admission fills one after the other, the others spread them."""
+    knobs = case.evidence.knobs
+    assert knobs is not None
+    most = knobs.max_micro_batch
+    running = min(case.requests + case.held_back, slots * most)
+    if knobs.admission != "greedy":
+        return msgspec.structs.replace(measured, cohorts=even_sizes(running, slots))
+    full, rest = divmod(running, most)
+    return msgspec.structs.replace(measured, cohorts=(most,) * full + ((rest,) if rest else ()))
 
 
 def fix(depth: int) -> Fix:
