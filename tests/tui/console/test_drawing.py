@@ -116,3 +116,11 @@ def test_slots_of_an_eight_stage_pipeline_have_colours_and_digits_of_their_own()
 )
 def test_figures_are_short_and_have_units(text: str, expected: str) -> None:
     assert text == expected
+
+
+@given(st.text("abc 漢█", max_size=12), st.integers(1, 12))
+def test_a_line_is_as_wide_as_asked_and_shows_that_it_was_cut(text: str, width: int) -> None:
+    row = Row().add(text)
+    strip = row.strip(width)
+    assert strip.cell_length == width == cell_len(strip.text)
+    assert strip.text.endswith("…") == (row.width > width)

@@ -116,9 +116,8 @@ def test_a_herd_of_sixteen_in_one_of_eight_slots() -> None:
 
 def test_an_even_spread_over_eight_slots() -> None:
     store = fed(balanced())
-    since = store.now_ns - 5 * S
-    assert store.herd.mean_since(since) == pytest.approx(0.0)
-    assert store.waves.mean_since(since) == pytest.approx(8.0)
+    assert store.herd.mean_of_last(5 * S) == pytest.approx(0.0)
+    assert store.waves.mean_of_last(5 * S) == pytest.approx(8.0)
     assert (store.output_rate.series.last or 0) > 2 * (fed(herd()).output_rate.series.last or 0)
 
 

@@ -7,11 +7,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from tui.console.draw.palette import TEXT
+from tui.console.draw.palette import DIM, TEXT
 
 
 class Row:
-    """A line under construction. Text that does not fit is cut at the end."""
+    """A line under construction. Text that does not fit is cut at the end, which shows."""
 
     def __init__(self) -> None:
         self._segments: list[Segment] = []
@@ -43,8 +43,11 @@ class Row:
         return self
 
     def strip(self, width: int, background: Style = TEXT) -> Strip:
-        """The line, cut or filled to `width` cells."""
-        return Strip(self._segments, self.width).adjust_cell_length(width, background).simplify()
+        """The line, filled to `width` cells; where it does not fit, cut with an ellipsis."""
+        strip = Strip(self._segments, self.width)
+        if self.width > width > 0:
+            return Strip([*strip.crop(0, width - 1), Segment("…", DIM)], width).simplify()
+        return strip.adjust_cell_length(width, background).simplify()
 
 
 def blank(width: int) -> Strip:

@@ -47,6 +47,7 @@ METRICS = (
     Metric("energy", "J/token", lambda p: p.energy_j_per_token, -1),
 )
 NAME, FIGURE = 24, 12
+NARROW_NAME = 21
 
 
 class ComparisonPanel(Panel):
@@ -114,20 +115,23 @@ class ComparisonPanel(Panel):
         return [*lines, blank(width)]
 
     def _table(self, a: BenchPoint, b: BenchPoint | None, width: int) -> list[Strip]:
-        head = Row().add(f" C = {a.concurrency}", ACCENT_STRONG).to(NAME).add(f"{'A':>{FIGURE}}", DIM)
+        name, figure = NAME, FIGURE
+        if width < NAME + 3 * FIGURE:
+            name, figure = NARROW_NAME, max(1, (width - NARROW_NAME) // 3)
+        head = Row().add(f" C = {a.concurrency}", ACCENT_STRONG).to(name).add(f"{'A':>{figure}}", DIM)
         if b is not None:
-            head.add(f"{'B':>{FIGURE}}", DIM).add(f"{'B / A':>{FIGURE}}", DIM)
+            head.add(f"{'B':>{figure}}", DIM).add(f"{'B / A':>{figure}}", DIM)
         lines = [head.strip(width)]
         for metric in METRICS:
             left, right = metric.value(a), metric.value(b) if b else None
             if left is None and right is None:
                 continue
-            row = Row().add(f"   {metric.name}", TEXT).add(f" {metric.unit}", DIM).to(NAME)
-            row.add(f"{_figure(left):>{FIGURE}}", TEXT)
+            row = Row().add(f"   {metric.name}", TEXT).add(f" {metric.unit}", DIM).to(name)
+            row.add(f"{_figure(left):>{figure}}", TEXT)
             if b is not None:
-                row.add(f"{_figure(right):>{FIGURE}}", TEXT)
+                row.add(f"{_figure(right):>{figure}}", TEXT)
                 text, style = _ratio(left, right, metric.better)
-                row.add(f"{text:>{FIGURE}}", style)
+                row.add(f"{text:>{figure}}", style)
             lines.append(row.strip(width))
         return [*lines, blank(width)]
 

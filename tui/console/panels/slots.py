@@ -63,7 +63,8 @@ class SlotsPanel(Panel):
         row = Row().add(" in flight ", DIM).add(f"{queue.in_flight}/{len(queue.slots)}")
         row.add("  KV ", DIM).add(percent(used), WARN if used is not None and used > 0.9 else TEXT)
         row.add("  done ", DIM).add(f"{queue.finished_total:,}")
-        row.add("  preempted ", DIM).add(f"{queue.preempted_total}", WARN if queue.preempted_total else TEXT)
+        if queue.preempted_total:
+            row.add("  preempted ", DIM).add(f"{queue.preempted_total}", WARN)
         if queue.refused_total:
             row.add("  refused ", DIM).add(f"{queue.refused_total}", BAD)
         return row.strip(width)

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from textual.strip import Strip
 
-from tui.console.draw.palette import DIM, LEVELS, STRONG, clickable
+from tui.console.draw.palette import DIM, KEY, LEVELS, STRONG, clickable
 from tui.console.draw.row import Row
 from tui.console.panels.panel import Panel
 
@@ -30,7 +30,10 @@ class VerdictPanel(Panel):
         if not verdict.fix:
             return [row.strip(width)]
         fix_style = clickable(STRONG, verdict.action) if verdict.action else STRONG
-        fix = Row().add("  fix: ", DIM).add(verdict.fix, fix_style)
+        fix = Row().add("  ")
+        if verdict.action:
+            fix.add(self.view.key_of(verdict.action), clickable(KEY, verdict.action)).add(" ")
+        fix.add("fix: ", DIM).add(verdict.fix, fix_style)
         if height >= 2 and row.width + fix.width > width:
             return [row.strip(width), Row().add(" ").extend(fix).strip(width)]
         return [row.extend(fix).strip(width)]

@@ -56,7 +56,7 @@ class Tagline(ListPanel, can_focus=False):
     """What this is, in one line."""
 
     def items(self) -> list[str]:
-        return ["Why is this MoE deployment slower than it should be, and which change will fix it?"]
+        return ["Why is this MoE deployment slower than it should be, and what would fix it?"]
 
     def item_rows(self, item: str, width: int, selected: bool) -> list[Row]:
         return [Row().add(f" {item}", TEXT)]

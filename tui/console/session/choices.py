@@ -49,7 +49,7 @@ def choices(gpus: list[str], concurrency: int) -> list[Choice]:
     emulated = Choice(
         "emulated",
         "Emulated cluster",
-        f"{EMULATED_MODEL} on {EMULATED_HARDWARE}, pp {EMULATED_STAGES}: the real scheduler against a roofline clock",
+        f"{EMULATED_MODEL} on {EMULATED_HARDWARE}, pp {EMULATED_STAGES}: real scheduler, modelled GPUs",
         lambda: own_session(
             {"emulate": EMULATED_HARDWARE, "model": EMULATED_MODEL, "pp": EMULATED_STAGES}, concurrency
         ),
@@ -57,7 +57,7 @@ def choices(gpus: list[str], concurrency: int) -> list[Choice]:
     attach = Choice(
         "attach",
         "Attach",
-        "to an engine, a broker (mqtt://...) or a server (http://...) that runs already",
+        "to a running engine, a broker (mqtt://...) or a server (http://...)",
         None,
         asks="socket",
     )
