@@ -333,3 +333,15 @@ async def test_tasks_do_not_outlive_their_answers(console: Build) -> None:
         await pilot.press("d", "a", "m")
         await pilot.pause()
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ask ")]
+
+
+async def test_what_a_knob_cost_is_said_once(console: Build) -> None:
+    """Its reply comes to the asker, and to everybody who watches."""
+    app = console(knob_session())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await drawn(pilot, app)
+        await pilot.press("a")
+        await drawn(pilot, app)
+        assert [event.text for event in app.store.events if "took" in event.text] == [
+            "admission took 2 ms, 0 requests recomputed"
+        ]

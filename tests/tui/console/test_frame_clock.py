@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.console.frame_clock import CALM_FRAMES, LOCAL_FPS, SLOWEST_FPS, SSH_FPS, FrameClock
+from tui.console.frame_clock import CALM_FRAMES, LOCAL_FPS, MIN_WAIT_S, SLOWEST_FPS, SSH_FPS, FrameClock
 
 
 def test_ten_frames_a_second_here_and_four_over_ssh() -> None:
@@ -32,3 +33,12 @@ def test_the_rate_stays_within_its_bounds(frames: list[tuple[int, float]], remot
     for backlog, cost in frames:
         clock.drawn(backlog, cost)
         assert SLOWEST_FPS <= clock.fps <= clock.most_fps
+
+
+def test_frames_keep_to_a_grid_and_those_missed_are_not_made_up_for() -> None:
+    clock = FrameClock({})
+    period = 1 / LOCAL_FPS
+    assert clock.wait_s(5.0) == pytest.approx(period)
+    assert clock.wait_s(5.0 + 1.3 * period) == pytest.approx(0.7 * period)
+    assert clock.wait_s(5.0 + 9 * period) == MIN_WAIT_S
+    assert clock.wait_s(5.0 + 9.5 * period) == pytest.approx(0.5 * period)

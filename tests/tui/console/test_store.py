@@ -8,7 +8,9 @@ from sessions.knobs import Knobs
 from sessions.messages import (
     EngineState,
     Fault,
+    Goodbye,
     Hello,
+    Jumped,
     KnobReply,
     KnobState,
     QueueFrame,
@@ -199,3 +201,21 @@ def test_reset_forgets_everything() -> None:
     fresh = Store()
     assert store.engine is None and store.queue is None and not store.lanes and not store.gpus
     assert (store.now_ns, store.version, len(store.events)) == (fresh.now_ns, fresh.version, len(fresh.events))
+
+
+def test_readings_of_who_said_goodbye_are_gone() -> None:
+    store = fed(herd(), 1.0)
+    assert store.gpus and store.hosts
+    store.apply([Goodbye(source=SOURCE, t_ns=1, peer="host-abc123/console/9", reason="left", expected=True)])
+    assert store.gpus and store.hosts
+    store.apply([Goodbye(source=SOURCE, t_ns=1, peer="host-abc123/console/2", reason="left", expected=True)])
+    assert not store.gpus and not store.hosts and store.queue is not None
+
+
+def test_versions_count_within_an_epoch() -> None:
+    store, other = fed(herd(), 1.0), fed(herd(), 1.0)
+    epochs = [store.epoch, other.epoch]
+    store.exchange(other)
+    assert [store.epoch, other.epoch] == epochs[::-1]
+    store.apply([Jumped(source=SOURCE, t_ns=1, to_ns=1)])
+    assert store.epoch not in epochs
