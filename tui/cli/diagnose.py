@@ -57,9 +57,8 @@ def diagnose(
              herdscope diagnose session.herd --from 1:30 --to mark:2
              curl -s localhost:30000/metrics > m.txt && herdscope diagnose m.txt
     """
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy starts them as it is imported, and nothing here needs them
+    # numpy starts threads for linear algebra as it is imported; nothing here needs them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from probes.diagnosis.report import as_data, as_text
 
     for path in files:
