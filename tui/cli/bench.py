@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--connect", metavar="SOCKET", help="Measure the engine behind this socket instead of starting one.")
+@click.option(
+    "--connect",
+    metavar="SOCKET|URL",
+    help="Measure the engine behind this socket, or a server at http://HOST:PORT, instead of starting one.",
+)
 @click.option("--concurrency", type=WHOLE_NUMBERS, help="Closed loops to measure  [default: 1,4,16]")
 @click.option("--rate", type=POSITIVE_NUMBERS, help="Measure open arrivals at these rates (requests a second) instead.")
 @click.option("--requests", type=click.IntRange(min=1), help="Measured requests a point  [default: 4 a stream]")
@@ -59,6 +63,7 @@ def bench(
     Example: herdscope bench --pp 4 --async-depth 4 --admission greedy --concurrency 16
              herdscope bench --concurrency 1,4,16 --repeat 5 --output before.json
              herdscope bench --workload mooncake:trace.jsonl --speed 20 --prompt-cap 256 --json
+             herdscope bench --connect http://localhost:8000 --concurrency 1,4,16
              herdscope bench --emulate 8x-rtx-pro-6000 --model kimi-k2.6 --concurrency 8
     """
     import msgspec

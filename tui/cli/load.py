@@ -21,7 +21,12 @@ READY_S = 300.0
 
 
 @click.command()
-@click.option("--connect", metavar="SOCKET", required=True, help="The engine's socket (herdscope run shows it).")
+@click.option(
+    "--connect",
+    metavar="SOCKET|URL",
+    required=True,
+    help="The engine's socket (herdscope run shows it), or a server at http://HOST:PORT.",
+)
 @click.option("--concurrency", type=click.IntRange(min=0), help="Keep so many requests running  [default: 8]")
 @click.option("--rate", type=click.FloatRange(min=0), help="Send open arrivals instead, so many a second.")
 @click.option("--duration", type=click.FloatRange(min=0.1), help="Stop after this many seconds.")

@@ -29,14 +29,18 @@ WARM_UP_S = 3.0
 
 
 @click.command()
-@click.option("--connect", metavar="SOCKET", help="Profile the engine behind this socket instead of starting one.")
+@click.option(
+    "--connect",
+    metavar="SOCKET|URL",
+    help="Profile the engine behind this socket, or a server at http://HOST:PORT, instead of starting one.",
+)
 @click.option("--steps", type=click.IntRange(1, 10_000), default=32, show_default=True, help="Micro-batches to record.")
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("profile"),
     show_default=True,
-    help="Where the traces go, one a rank.",
+    help="Where the traces go, one a rank (of vLLM: the folder of its --profiler-config).",
 )
 @click.option(
     "--concurrency",
