@@ -147,7 +147,7 @@ def test_bench_prints_only_json_and_ends_its_engine(model: Path, tmp_path: Path)
 def test_a_bench_that_is_ended_leaves_no_process(model: Path, how: signal.Signals):
     command = [*HERDSCOPE, "bench", "--model", str(model), "--pp", "2", "--concurrency", "2", "--requests", "100000"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), preexec_fn=_heed_signals
     ) as bench:
         children: list[psutil.Process] = []
         wait_until(lambda: children.extend(_engine_children(bench.pid)) or len(children) >= 3, 60)
@@ -174,6 +174,12 @@ def test_a_bench_whose_worker_dies_says_which_rank_and_why(model: Path):
     assert "rank" in said.splitlines()[-1] and "SIGKILL" in said.splitlines()[-1]
     assert "Traceback" not in said
     wait_until(lambda: not any(_alive(child) for child in children), 20)
+
+
+def _heed_signals() -> None:
+    """Tests that run in the background (nohup, `&` in a script) ignore these, and so would what they start."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _engine_children(pid: int) -> list[psutil.Process]:
