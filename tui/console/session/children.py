@@ -1,4 +1,4 @@
-"""Child processes of the console: the background load, benchmarks, the diagnosis."""
+"""Child processes of the console that are commands of ours: the background load, benchmarks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ STOP_TIMEOUT_S = 3.0
 
 
 class Child:
-    """One `herdscope` command, or another module of ours. It never touches the terminal: its output goes to files that
-    are read afterwards.
+    """One `herdscope` command. It never touches the terminal: its output goes to files that are read afterwards.
 
     A child that uses the engine's channel ends by itself when the engine does, so it does not outlive a console that
     was killed.
     """
 
-    def __init__(self, arguments: list[str], module: str = "tui.cli.main") -> None:
+    def __init__(self, arguments: list[str]) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the child is of interest)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, "-m", "tui.cli.main", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._errors,
