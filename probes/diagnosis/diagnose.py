@@ -62,8 +62,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     best = _best(measured) if measured is not None else None
     expected = case.replays.rate(best) if best is not None and case.replays is not None else None
     verdicts = [_unsure(judge(case), evidence) for judge in JUDGES]
-    mixed = prefill_in_the_mix(evidence)
-    if mixed:
+    if prefill_in_the_mix(evidence):
         verdicts = [_diluted(verdict) for verdict in verdicts]
         replayed = mixed_rate(replayed, evidence) if replayed is not None else None
         expected = mixed_rate(expected, evidence) if expected is not None else None
@@ -80,7 +79,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         expected_tokens_per_s=expected,
         replayed_tokens_per_s=replayed,
         bubble=_bubble(case),
-        expected_watts=expected_watts(evidence, measured, best, mixed) if measured is not None and best else {},
+        expected_watts=expected_watts(evidence, measured, best) if measured is not None and best else {},
     )
 
 

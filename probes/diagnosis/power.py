@@ -42,9 +42,8 @@ def gpu_powers(engine: EngineState | None, frames: Iterable[GpuFrame]) -> list[G
     ]
 
 
-def expected_watts(evidence: Evidence, now: Measured, best: Measured, mixed: bool) -> dict[str, float]:
-    """Watts by GPU (uuid). `mixed`: prefill is in the mix, of which replays know nothing, so that as much of the
-    difference is expected as of a throughput's."""
+def expected_watts(evidence: Evidence, now: Measured, best: Measured) -> dict[str, float]:
+    """Watts by GPU (uuid); no more than when it always works, nor than its cap."""
     if not evidence.gpus:
         return {}
     from engine.emulated.hardware import recognise  # what has no GPU frames needs no hardware profiles
@@ -58,8 +57,6 @@ def expected_watts(evidence: Evidence, now: Measured, best: Measured, mixed: boo
         if hardware is None or gpu.watts <= hardware.idle_watts or not before[stage] or not worked.get(gpu.rank):
             continue
         busier = after[stage] / before[stage]
-        if mixed:
-            busier = max(1.0, busier) ** 0.5
         most = gpu.limit_watts or hardware.limit_watts
         above = (gpu.watts - hardware.idle_watts) * min(busier, 1.0 / worked[gpu.rank])
         found[gpu.uuid] = min(most, hardware.idle_watts + above)
