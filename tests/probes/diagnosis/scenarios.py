@@ -65,9 +65,27 @@ ALONE = [
         _qwen((16,), _knobs(1, graphs=False, mode="ep")),
         _qwen((16,), _knobs(1, mode="ep")),
     ),
+    _one(
+        "graphs off, 2 requests that wander over 16 slots",
+        "launch_overhead",
+        Setup((2,), _knobs(16, "rebalance", graphs=False), hardware="8x-b200"),
+        Setup((2,), _knobs(16, "rebalance"), hardware="8x-b200"),
+    ),
     _one("2 slots on 8 stages", "shallow_depth", Setup((32,), _knobs(2)), Setup((32,), EVEN)),
     _one("serial: 1 slot on 8 stages", "shallow_depth", Setup((16,), _knobs(1)), Setup((16,), EVEN)),
     _one("4 slots on 8 stages", "shallow_depth", Setup((32,), _knobs(4)), Setup((32,), EVEN)),
+    _one(
+        "2 slots full, others wait",
+        "shallow_depth",
+        _qwen((64,), _knobs(2, most=16)),
+        _qwen((64,), _knobs(4, most=16)),
+    ),
+    _one(
+        "1 slot full, others wait, greedy",
+        "shallow_depth",
+        Setup((2, 28, 5, 9, 11, 6, 9, 26), _knobs(1, "greedy", 16)),
+        Setup((96,), _knobs(8, "greedy", 16)),
+    ),
     _one("1 slot on 4 H200", "shallow_depth", _qwen((32,), _knobs(1)), _qwen((32,), _knobs(4))),
     _one(
         "one slot carries 14 of 32",
@@ -198,6 +216,7 @@ HEALTHY = [
     Scenario("decodes capped on 2 H200", _qwen((16,), _knobs(2, "decode-cap"), 2)),
     Scenario("expert parallel on 8 GPUs", Setup((16,), _knobs(1, mode="ep"))),
     Scenario("expert parallel on 2 H200", _qwen((32,), _knobs(1, mode="ep"), 2)),
+    Scenario("2 requests that wander over 16 slots", Setup((2,), _knobs(16, "rebalance"))),
     Scenario("one GPU", _qwen((16,), _knobs(1, "greedy"), 1)),
 ]
 
