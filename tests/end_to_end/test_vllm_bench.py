@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.agreement import (
-    CONCURRENCY,
+    LOADS,
     OUTPUT_TOKENS,
     PROMPT_TOKENS,
-    REQUESTS,
     Figures,
+    Load,
     Served,
     compare,
     letters_tokenizer,
@@ -25,7 +25,8 @@ from tests.end_to_end.agreement import (
 pytestmark = [pytest.mark.optin, pytest.mark.timeout(900)]
 
 
-def test_vllm_bench_agrees_with_our_bench(tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", LOADS, ids=["C=1", "C=4"])
+def test_vllm_bench_agrees_with_our_bench(load: Load, tmp_path: Path) -> None:
     vllm = python_of("HERDSCOPE_VLLM_PYTHON").with_name("vllm")
     tokenizer = letters_tokenizer(tmp_path)
 
@@ -33,9 +34,9 @@ def test_vllm_bench_agrees_with_our_bench(tmp_path: Path) -> None:
         command = [str(vllm), "bench", "serve", "--backend", "openai", "--base-url", served.url.removesuffix("/v1")]
         command += ["--model", "qwen3-30b-a3b", "--tokenizer", str(tokenizer), "--dataset-name", "random"]
         command += ["--random-input-len", str(PROMPT_TOKENS), "--random-output-len", str(OUTPUT_TOKENS)]
-        command += ["--num-prompts", str(REQUESTS), "--max-concurrency", str(CONCURRENCY), "--ignore-eos"]
+        command += ["--num-prompts", str(load.requests), "--max-concurrency", str(load.streams), "--ignore-eos"]
         command += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--disable-tqdm"]
         command += ["--save-result", "--result-dir", str(output.parent), "--result-filename", output.name]
         return run(command, output)
 
-    compare("vllm bench serve", measure, tmp_path)
+    compare("vllm bench serve", load, measure, tmp_path)
