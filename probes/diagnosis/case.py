@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from statistics import median
 
 import msgspec
@@ -108,17 +107,20 @@ def _measure(evidence: Evidence, steady: Sequence[StageSpan], cohorts: tuple[int
     launched = any(span.launch and not span.graph and span.compute is None for span in steady)
     expected = gpu_times(evidence) if launched else None
 
-    def by_size(stage: int) -> Callable[[int], Band] | None:
-        return partial(expected, stage) if expected is not None else None
+    def by_size(stage: int, spans: Sequence[StageSpan]) -> Callable[[int], Band] | None:
+        if expected is None:
+            return None
+        shared = median(span.sent - span.end for span in spans) / 1e9 if evidence.parallelism == "ep" else 0.0
+        return lambda size: expected(stage, size).map(lambda seconds: seconds + shared)
 
     curves = []
     for stage in range(stages):
         mine = _representative([span for span in steady if span.stage == stage])
         layers = _layers(evidence, mine)
         taken = [_sample(span, evidence.parallelism) for span in mine]
-        curves.append(fit_curve(taken, _shape(evidence, mine, stage), layers, by_size(stage)))
+        curves.append(fit_curve(taken, _shape(evidence, mine, stage), layers, by_size(stage, mine)))
     hops = tuple(_hop(steady, stage) for stage in range(stages - 1))
-    feedback = _feedback(steady, stages)
+    feedback = _feedback(steady, stages, evidence.parallelism)
     return (
         Measured(
             curves=tuple(curves),
@@ -210,9 +212,13 @@ def _hop(spans: Sequence[StageSpan], stage: int) -> float:
     return max(0.0, median(lags) / 1e9) if lags else 0.0
 
 
-def _feedback(spans: Sequence[StageSpan], stages: int) -> float:
-    """Seconds from a slot's end on the last stage to its next start on the first, where the first stood waiting."""
-    last = {span.step: span.end for span in spans if span.stage == stages - 1}
+def _feedback(spans: Sequence[StageSpan], stages: int, parallelism: Parallelism) -> float:
+    """Seconds from a slot's end on the last stage to its next start on the first, where the first stood waiting. Where
+    ranks share the stage, its end is that of their last collective."""
+    last: dict[int, int] = {}
+    for span in spans:
+        if span.stage == stages - 1:
+            last[span.step] = max(last.get(span.step, 0), span.sent if parallelism == "ep" else span.end)
     previous: dict[int, int] = {}
     lags = []
     for span in first_stage(spans):

@@ -16,7 +16,8 @@ LEAST, MOST = 0.9, 2.0
 
 
 def gpu_times(evidence: Evidence) -> Callable[[int, int], Band] | None:
-    """Seconds that a stage's GPU takes for a decode micro-batch, by (stage, size); None where it cannot be known."""
+    """Seconds that a stage's GPU works on a decode micro-batch (collectives left out: those are measured), by (stage,
+    size); None where it cannot be known."""
     if evidence.model is None or not evidence.hardware or evidence.parallelism == "unknown":
         return None
     from engine.config import ConfigError  # what is not launch-bound needs no hardware profiles
@@ -43,7 +44,7 @@ def gpu_times(evidence: Evidence) -> Callable[[int, int], Band] | None:
         return None
 
     def seconds(stage: int, size: int) -> Band:
-        gpu = roofline.stage_times(decode_work(size), graphs=True)[stage].gpu
+        gpu = max(roofline.stage_times(decode_work(size), graphs=True)[stage].own)
         return Band(LEAST * gpu, gpu, MOST * gpu)
 
     return seconds

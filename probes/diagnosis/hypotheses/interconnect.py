@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 
 import msgspec
 
@@ -42,7 +42,12 @@ def judge(case: Case) -> Verdict:
     text = f"transfer takes {wire:.0%} of the ranks' time"
     if wire < MUCH_OF_A_RANK:
         return _refuted([text, *lines])
-    possible = None if wire >= 1.0 else 1.0 / (1.0 - wire)
+    floor = max(1.0 - wire, _launching(case))
+    possible = 1.0 / floor if floor > 0.0 else None
+    if possible is not None and possible < WORTH:
+        return _refuted(
+            [text, "launching kernel by kernel takes as long: without transfers nothing would gain", *lines]
+        )
     return Verdict(
         hypothesis="interconnect",
         verdict="holds",
@@ -51,6 +56,12 @@ def judge(case: Case) -> Verdict:
         contradicts=lines,
         fix=FIX,
     )
+
+
+def _launching(case: Case) -> float:
+    """Share of a step in which the host launches kernels one by one: no step is shorter than that."""
+    eager = [span.launch for span in case.steady if not span.graph]
+    return min(1.0, median(eager) / 1e9 / case.cycle) if eager and case.cycle else 0.0
 
 
 def _pipeline(case: Case, lines: list[str]) -> Verdict:

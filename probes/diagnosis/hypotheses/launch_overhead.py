@@ -7,7 +7,7 @@ from statistics import median
 
 from engine.emulated.counterfactual import with_graphs
 from probes.diagnosis.case import Case
-from probes.diagnosis.evidence import StageSpan
+from probes.diagnosis.evidence import Parallelism, StageSpan
 from probes.diagnosis.verdict import Fix, Verdict, refuted_gain
 
 BOUND = 0.5
@@ -59,7 +59,7 @@ def judge(case: Case) -> Verdict:
         mine = [span for span in case.steady if span.stage == stage]
         mine = [span for span in mine if case.cohorts and span.decode == max(case.cohorts)] or mine
         if mine:
-            share, text, stage_bound = _stage(stage, mine)
+            share, text, stage_bound = _stage(stage, mine, case.evidence.parallelism)
             bound |= stage_bound
             if stage_bound or share > BOUND:
                 supports.append(text)
@@ -107,9 +107,9 @@ def _graph_text(case: Case) -> str:
     return "decode steps replay CUDA graphs"
 
 
-def _stage(stage: int, spans: Sequence[StageSpan]) -> tuple[float, str, bool]:
+def _stage(stage: int, spans: Sequence[StageSpan], parallelism: Parallelism) -> tuple[float, str, bool]:
     """(share of a micro-batch's time that launching explains, that in words, whether the stage is launch-bound)."""
-    held = median(span.end - span.start for span in spans)
+    held = median((span.sent if parallelism == "ep" else span.end) - span.start for span in spans)
     launch = median(span.launch for span in spans)
     computed = [span.compute for span in spans if span.compute is not None]
     if computed:
