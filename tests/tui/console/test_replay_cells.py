@@ -8,6 +8,7 @@ The whole terminal is compared. Left out is only what a replay adds:
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -123,7 +124,7 @@ async def lived(
             taken[when[now_ns]] = await pictures(pilot, app)
         elif tick % BETWEEN_FRAMES == 0:
             app.frame()
-            await pilot.pause()
+            await asyncio.sleep(0)
     return taken
 
 
