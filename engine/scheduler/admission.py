@@ -74,11 +74,12 @@ class Rebalance:
     """Requests belong to no slot: each micro-batch draws its share of those that are ready, as gLLM does.
 
     The rounding of the share rotates with the turn, so that a remainder moves over the slots. Prompts are spread over
-    the slots as well, in chunks not smaller than 1/SMALLEST_CHUNK of the token budget.
+    the slots as well, in chunks not smaller than 1/SMALLEST_CHUNK of the token budget: each chunk of an MoE reads all of
+    its experts anew.
     """
 
     pinned = False
-    SMALLEST_CHUNK = 16
+    SMALLEST_CHUNK = 4
 
     def quota(self, load: Load) -> Quota:
         jitter = load.turn % load.slots

@@ -11,7 +11,7 @@ MUCH = 1.3
 """Largest micro-batch over an even share."""
 
 FIX = Fix(
-    herdscope="admission = rebalance",
+    herdscope="admission = capped (rebalance where it is that already)",
     sglang='POST /set_internal_state {"server_args": {"pp_max_micro_batch_size": ceil(C / slots)}} (new requests)',
     vllm="cap the decodes of a batch at ceil(max_num_seqs / pp)",
 )
@@ -43,6 +43,7 @@ def judge(case: Case) -> Verdict:
     possible = None
     if case.measured is not None and case.replays is not None:
         possible = case.replays.gain(evenly_split(case.measured, slots))
+    knobs = case.evidence.knobs
     return Verdict(
         hypothesis="uneven_split",
         verdict="holds",
@@ -50,7 +51,7 @@ def judge(case: Case) -> Verdict:
         supports=[f"{text}: {ratio:.1f} times", f"{metrics.waves:.1f} waves in {slots} slots"],
         fix=FIX,
         knob="admission",
-        value="rebalance",
+        value="capped" if knobs is None or knobs.admission == "greedy" else "rebalance",
     )
 
 
