@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from probes.launch.command_line import CommandLine, LaunchError
 from sessions.knobs import KnobName, Knobs, KnobValue, parse_knob
 
@@ -28,7 +30,7 @@ def knobs_of(line: CommandLine) -> Knobs:
     return Knobs(
         async_depth=pp,
         max_micro_batch=line.number(DEFAULT_MAX_RUNNING, "--max-num-seqs"),
-        cuda_graphs=not line.has("--enforce-eager"),
+        cuda_graphs=not line.has("--enforce-eager") and not _captures_nothing(line),
         parallelism="ep" if line.has("--enable-expert-parallel") and pp == 1 else "pp",
     )
 
@@ -36,6 +38,12 @@ def knobs_of(line: CommandLine) -> Knobs:
 def pipeline_stages(line: CommandLine) -> int:
     """Pipeline stages that a command line asks for. Raise LaunchError."""
     return line.number(1, *(_SGLANG_PP if line.kind == "sglang" else _VLLM_PP))
+
+
+def _captures_nothing(line: CommandLine) -> bool:
+    """Whether vLLM's compilation config switches CUDA graphs off."""
+    text = line.value("-cc", "--compilation-config") or ""
+    return re.search(r'"cudagraph_mode"\s*:\s*"NONE"', text) is not None
 
 
 def unavailable(line: CommandLine) -> dict[KnobName, str]:

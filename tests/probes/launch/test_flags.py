@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.launch.command_line import CommandLine, LaunchError, diff
-from probes.launch.flags import knobs_of, unavailable, with_knob_flags
+from probes.launch.flags import knobs_of, pipeline_stages, unavailable, with_knob_flags
 from sessions.knobs import KnobError, KnobName, KnobValue
 
 
@@ -97,3 +97,16 @@ def test_the_line_always_stands_for_the_knobs_last_asked_for(
         now = with_knob_flags(now, knob, value)
         wanted = type(wanted)(**{**{f: getattr(wanted, f) for f in wanted.__struct_fields__}, knob: value})
     assert knobs_of(now) == wanted
+
+
+def test_vllms_compilation_config_can_switch_graphs_off() -> None:
+    def graphs(config: str) -> bool:
+        return knobs_of(CommandLine(("vllm", "serve", "m", "-cc", config))).cuda_graphs
+
+    assert not graphs('{"mode":1,"cudagraph_mode":"NONE"}')
+    assert graphs('{"mode":1,"cudagraph_mode":"PIECEWISE"}')
+
+
+def test_the_stages_are_those_of_the_command_line() -> None:
+    assert pipeline_stages(CommandLine(("vllm", "serve", "m", "-pp", "2"))) == 2
+    assert pipeline_stages(CommandLine(("python", "-m", "sglang.launch_server", "--pp-size=8"))) == 8
