@@ -23,7 +23,8 @@ from sessions.recording.segment import DamagedSegment, Recorded, unfold
 from sessions.recording.state import unpack_keyframe
 from sessions.recording.writer import unpack_tick
 
-_CACHED_SEGMENTS = 2
+_CACHED_SEGMENTS = 12
+"""As many as hold the half minute of frames that a viewer is given after a jump, so that the next jump reads few."""
 
 
 class Moment(NamedTuple):
