@@ -14,7 +14,7 @@ from engine.checkpoint.model_config import CheckpointError
 from engine.config import ConfigError, EngineConfig, OutOfMemory
 from engine.executor import Capabilities, WorkerDied
 from engine.link import LinkClosed
-from engine.parallel.layout import Layout, ep_layout, pp_layout
+from engine.parallel.layout import layout_of
 from engine.plan import MicroBatchPlan, MicroBatchResult
 from engine.presets import model_config
 from engine.worker_capabilities import describe
@@ -69,7 +69,7 @@ class DistributedExecutor:
         """
         self._config = config
         self._model = model_config(config.model)
-        self._layout = self._layout_for(config.knobs.parallelism)
+        self._layout = layout_of(self._model, config, config.knobs.parallelism)
         self._knobs = config.knobs
         self._results: deque[MicroBatchResult] = deque()
         self._frames: list[StageFrame] = []
@@ -251,9 +251,6 @@ class DistributedExecutor:
 
     # --- cache, parallelism, capabilities ---
 
-    def _layout_for(self, mode: Parallelism) -> Layout:
-        return pp_layout(self._model, self._config.pp) if mode == "pp" else ep_layout(self._model, self._config.ep)
-
     def _smallest_cache(self) -> int:
         context = min(self._config.max_context or MINIMUM_CONTEXT, self._model.max_positions)
         return -(-context // self._config.block_size)
@@ -275,7 +272,7 @@ class DistributedExecutor:
         return self._config.kv_blocks or fitting
 
     def _switch(self, mode: Parallelism) -> None:
-        after = self._layout_for(mode)
+        after = layout_of(self._model, self._config, mode)
         rooms = self._order(CheckSwitch(mode), Room, ORDER_S)
         for rank, room in enumerate(rooms):
             if room.needed_bytes > room.allowed_bytes:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engine.checkpoint.model_config import ModelConfig
 from engine.checkpoint.parameters import parameters_of
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
 from engine.executor import Capabilities
-from engine.parallel.layout import Layout
+from engine.parallel.layout import Layout, layout_of
 from engine.presets import preset
 from engine.worker_messages import Loaded
 from engine.worker_processes import Worker
@@ -32,6 +32,10 @@ def describe(
         unavailable["cuda_graphs"] = "no CUDA device"
     if config.pp == config.ep == 1:
         unavailable["parallelism"] = "the engine has one rank: start it with --pp or --ep above 1"
+    else:
+        reason = _why_no_switch(config, model, layout)
+        if reason is not None:
+            unavailable["parallelism"] = reason
     dummy = config.load_format == "dummy" or preset(config.model) is not None
     return Capabilities(
         model=ModelInfo(
@@ -57,6 +61,15 @@ def describe(
         max_run_ahead=config.run_ahead,
         hardware=f"{len(workers)}x {device}",
     )
+
+
+def _why_no_switch(config: EngineConfig, model: ModelConfig, layout: Layout) -> str | None:
+    """Why the model cannot be laid out in the other mode; None where it can."""
+    try:
+        layout_of(model, config, "ep" if layout.mode == "pp" else "pp")
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _rank_info(layout: Layout, worker: Worker, loaded: Loaded) -> RankInfo:

@@ -27,7 +27,8 @@ class LogRelay:
             self._lines.append(line)
         who = "driver" if line.rank is None else f"rank {line.rank}"
         with contextlib.suppress(OSError):  # nobody reads standard error any more
-            print(f"{who} | {line.text}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{who} | {line.text}\n")  # in one piece: other threads write here too
+            sys.stderr.flush()
 
     def say(self, text: str) -> None:
         """A line, or several, of the driver itself."""

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.checkpoint.model_config import DeepseekV3Config, ModelConfig, Qwen3MoeConfig
 from engine.checkpoint.parameters import Parameter
-from engine.config import ConfigError
+from engine.config import ConfigError, EngineConfig
 from engine.parallel.split import stage_bounds
 from sessions.knobs import Parallelism
 
@@ -69,6 +69,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         last = self.layers + 1
         owner = 0 if unit == 0 else self.stages - 1 if unit == last else bisect_right(self.bounds, unit - 1) - 1
         return owner == stage
+
+
+def layout_of(model: ModelConfig, engine: EngineConfig, mode: Parallelism) -> Layout:
+    """The engine's layout of `model` in a mode. Raise ConfigError where it has none."""
+    return pp_layout(model, engine.pp) if mode == "pp" else ep_layout(model, engine.ep)
 
 
 def pp_layout(config: ModelConfig, stages: int) -> Layout:

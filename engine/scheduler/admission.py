@@ -74,8 +74,8 @@ class Rebalance:
     """Requests belong to no slot: each micro-batch draws its share of those that are ready, as gLLM does.
 
     The rounding of the share rotates with the turn, so that a remainder moves over the slots. Prompts are spread over
-    the slots as well, in chunks not smaller than 1/SMALLEST_CHUNK of the token budget: each chunk of an MoE reads all of
-    its experts anew.
+    the slots as well, in chunks not smaller than 1/SMALLEST_CHUNK of the token budget: each chunk of an MoE reads
+    all of its experts anew.
     """
 
     pinned = False

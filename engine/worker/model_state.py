@@ -17,7 +17,7 @@ from engine.models.decoder import Decoder
 from engine.models.dummy import dummy_parameter
 from engine.models.families import FAMILIES
 from engine.models.loading import load_parameter
-from engine.parallel.layout import Layout, ep_layout, held_ranges, pp_layout
+from engine.parallel.layout import Layout, held_ranges, layout_of
 from engine.parallel.reshard import ReshardReport, reshard
 from engine.presets import model_config, preset
 from engine.worker.groups import Groups
@@ -50,7 +50,7 @@ class ModelState:
 
     def layout_for(self, mode: Parallelism) -> Layout:
         """The layout of a mode. Raise ConfigError where the model does not divide."""
-        return pp_layout(self.config, self.engine.pp) if mode == "pp" else ep_layout(self.config, self.engine.ep)
+        return layout_of(self.config, self.engine, mode)
 
     def load(self) -> None:
         """Read or make this rank's weights. Raise OutOfMemory before reading, CheckpointError while."""

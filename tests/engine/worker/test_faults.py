@@ -100,6 +100,18 @@ def test_workers_end_with_a_driver_that_is_killed(config: EngineConfig) -> None:
         time.sleep(0.05)
 
 
+def test_a_mode_that_does_not_suit_the_model_is_refused_and_the_engine_goes_on(config: EngineConfig) -> None:
+    executor = DistributedExecutor(msgspec.structs.replace(config, pp=2, ep=3, token_budget=32, kv_blocks=16))
+    try:
+        assert "ep 3 does not divide" in executor.capabilities.unavailable["parallelism"]
+        with pytest.raises(KnobError, match="parallelism is unavailable: ep 3 does not divide the model's experts"):
+            executor.apply(Knobs(parallelism="ep"))
+        executor.submit(first_plan())
+        assert len(executor.collect(20.0)[0].tokens) == 1
+    finally:
+        executor.close()
+
+
 def test_one_executor_and_its_refusals(config: EngineConfig, tmp_path: Path) -> None:
     """Memory that does not do for a switch, a knob that cannot be turned, two profiles at once: the engine goes on."""
     config = msgspec.structs.replace(config, pp=2, ep=1, memory_limit=1_100_000, token_budget=32, kv_blocks=16)
