@@ -109,21 +109,25 @@ def utilisation(when: Activity, stages: int) -> Metric:
 
 MIN_CYCLES = 4
 """Fewest cycles of the pipeline that a burst index is computed from."""
+STALL_CYCLES = 2.0
+"""No token for longer than this is a pause of the server, not the rhythm of its pipeline."""
 
 
-def burst(times: Sequence[int], cycle: float, stages: int, live: int) -> Metric:
+def burst(times: Sequence[float], cycle: float, stages: int, live: int) -> Metric:
     """B = (CV^2 / (p - 1) - B0) / (1 - B0), B0 = (p / K - 1) / (p - 1), from the instants of client tokens alone.
 
     Tokens are counted in bins of `cycle` / p (same unit as `times`); CV is the bins' coefficient of variation and
-    K = min(live, stages). Needs steady decode of at least two requests, two stages and MIN_CYCLES cycles.
+    K = min(live, stages). Pauses count as one cycle. Needs steady decode of at least two requests, two stages and
+    MIN_CYCLES cycles.
     """
     reachable = min(live, stages)
     if reachable < 2:
         return Metric(None, f"at most {reachable} stages can be active at once: two are needed")
     if cycle <= 0 or not times:
         return Metric(None, "no tokens")
-    first = min(times)
-    cycles = int((max(times) - first) / cycle)
+    times = without_pauses(sorted(times), cycle)
+    first = times[0]
+    cycles = int((times[-1] - first) / cycle)
     if cycles < MIN_CYCLES:
         return Metric(None, f"tokens span {cycles} cycles: {MIN_CYCLES} are needed")
     bins = [0] * (cycles * stages)
@@ -136,6 +140,18 @@ def burst(times: Sequence[int], cycle: float, stages: int, live: int) -> Metric:
     variance = sum((n - mean) ** 2 for n in bins) / len(bins)
     base = (stages / reachable - 1.0) / (stages - 1.0)
     return Metric((variance / mean**2 / (stages - 1.0) - base) / (1.0 - base))
+
+
+def without_pauses(times: Sequence[float], cycle: float) -> list[float]:
+    """The same instants, in order, with every pause shortened to one cycle."""
+    moved: list[float] = []
+    cut = 0.0
+    for index, instant in enumerate(times):
+        gap = instant - times[index - 1] if index else 0.0
+        if gap > STALL_CYCLES * cycle:
+            cut += gap - cycle
+        moved.append(instant - cut)
+    return moved
 
 
 def _merged(intervals: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:

@@ -141,11 +141,18 @@ def common_window(spans: Sequence[StageSpan], stages: int) -> tuple[int, int]:
     return (max(starts), min(ends)) if min(ends) > max(starts) else (min(starts), max(ends))
 
 
+ROUNDS_OF_PAUSES = 4
+"""Pauses make the cycle look longer than it is, and so hide shorter pauses until they are cut."""
+
+
 def _burst(evidence: Evidence) -> Metric:
     if not evidence.token_times:
         return Metric(None, "no client token times")
     if evidence.streams < 2:
         return Metric(None, f"{evidence.streams} streams: two are needed")
-    times = sorted(evidence.token_times)
-    cycle = (times[-1] - times[0]) * evidence.streams / len(times)
+    times: list[float] = sorted(evidence.token_times)
+    cycle = 0.0
+    for _ in range(ROUNDS_OF_PAUSES):
+        cycle = (times[-1] - times[0]) * evidence.streams / len(times)
+        times = herd.without_pauses(times, cycle)
     return herd.burst(times, cycle, evidence.stages, evidence.streams)

@@ -103,6 +103,13 @@ def test_burst_of_equal_groups(groups: int, index: float) -> None:
     assert herd.burst(times, cycle=800, stages=8, live=8).value == pytest.approx(index)
 
 
+@pytest.mark.parametrize("pause", [3, 40])
+def test_a_pause_is_not_a_burst(pause: int) -> None:
+    """Four stages, a token each quarter of a cycle, and now and then nothing for several cycles."""
+    times = [lap * 400 + stage * 100 + (lap // 10) * pause * 400 for lap in range(50) for stage in range(4)]
+    assert herd.burst(times, cycle=400, stages=4, live=4).value == pytest.approx(0.0, abs=0.05)
+
+
 def test_burst_of_fewer_requests_than_stages_is_zero_when_staggered() -> None:
     times = [lap * 800 + group * 400 for lap in range(50) for group in range(2)] + [50 * 800]
     assert herd.burst(times, cycle=800, stages=8, live=2).value == pytest.approx(0.0)
