@@ -148,7 +148,7 @@ class LaunchedServer:
             return "done"
         offered, self._offered = self._offered, (line, time.monotonic())
         if offered is None or offered[0] != line or time.monotonic() - offered[1] > CONFIRM_S:
-            return f"this takes a restart with {changes}: ask again to do it"
+            return f"ask again to restart with {changes}"
         self._offered = None
         self._state("switching", changes)
         self._stop()
