@@ -108,10 +108,16 @@ def test_other_screens(snap_compare: Any, console: Build, key: str, name: str, s
     assert snap_compare(app, terminal_size=size, run_before=opened)
 
 
+@pytest.fixture
+def undiagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is replayed gets no verdicts, which come from a thread at a moment of its own."""
+    monkeypatch.setattr("tui.console.session.replayed._Diagnosis.update", lambda *_: [])
+
+
+@pytest.mark.usefixtures("undiagnosed")
 def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
     last = record(herd(), 12.0, tmp_path / "a.herd")
     session = ReplaySession(tmp_path / "a.herd")
-    session._index.diagnosed = True
     session.open = session._index.start  # type: ignore[method-assign]
     app = console(session)
 
@@ -130,6 +136,7 @@ def test_replay(snap_compare: Any, console: Build, tmp_path: Path) -> None:
     session.close()
 
 
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize("size", SIZES[:2], ids="{0[0]}x{0[1]}".format)
 def test_two_recordings_side_by_side(snap_compare: Any, console: Build, tmp_path: Path, size: tuple[int, int]) -> None:
     before, after = tmp_path / "before.herd", tmp_path / "after.herd"
@@ -140,7 +147,6 @@ def test_two_recordings_side_by_side(snap_compare: Any, console: Build, tmp_path
     async def reached(pilot: Any) -> None:
         first, second = app.sessions.replay, app.sessions.beside.second
         assert first is not None and second is not None
-        first._index.diagnosed = second._index.diagnosed = True
         # Both are to jump from their starts, not to play on from where they had come to.
         while second.replay.position_ns < 90_000_000 * MS + 3 * 1000 * MS:
             await pilot.pause(0.02)
