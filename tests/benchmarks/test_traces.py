@@ -85,7 +85,7 @@ def test_the_whole_command_beside_holistic_trace_analysis(shared_data: Path, tmp
     ours, theirs = middle.values()
     print(f"\nfaster by {theirs.seconds / ours.seconds:.1f}, by CPU time {theirs.cpu / ours.cpu:.1f}")
     assert ours.peak_mb < theirs.peak_mb
-    assert theirs.seconds >= 10 * ours.seconds
+    assert theirs.cpu >= 10 * ours.cpu, "CPU time: HTA reads files in parallel, as far as cores are free"
 
 
 class Taken(NamedTuple):

@@ -28,36 +28,34 @@ def told(begun, imported):
 """
 """For scripts: wall and CPU seconds (of children too) with and without imports, and peak memory in KB."""
 
-_SCRIPT = (
-    CLOCKS
-    + """
-begun = clocks()
-from hta.trace_analysis import TraceAnalysis
-imported = clocks()
-files = json.loads(sys.argv[1])
-analysis = TraceAnalysis(trace_files={int(rank): path for rank, path in files.items()}, include_last_profiler_step=True)
-table = analysis.get_temporal_breakdown(visualize=False)
-used = told(begun, imported)
-rows = {int(row["rank"]): [float(row[name]) for name in
-        ("idle_time(us)", "compute_time(us)", "non_compute_time(us)", "kernel_time(us)")]
-        for _, row in table.iterrows()}
-print("RESULT" + json.dumps({"rows": rows, **used}))
-"""
-)
-
-
-_AS_A_COMMAND = """
-import json, sys
-from hta.trace_analysis import TraceAnalysis
+_ANALYSES = """
 files = {int(rank): path for rank, path in json.loads(sys.argv[1]).items()}
 analysis = TraceAnalysis(trace_files=files, include_last_profiler_step=True)
-analysis.get_temporal_breakdown(visualize=False)
+table = analysis.get_temporal_breakdown(visualize=False)
 analysis.get_comm_comp_overlap(visualize=False)
 analysis.get_idle_time_breakdown(ranks=list(files), visualize=False)
 analysis.get_cuda_kernel_launch_stats(ranks=list(files), visualize=False)
 """
-"""The analyses whose questions a diagnosis answers too: where the time went, what overlaps, why the GPU idles, how late
+"""Those whose questions a diagnosis answers too: where the time went, what overlaps, why the GPU idles, how late
 launches are."""
+
+_SCRIPT = f"""{CLOCKS}
+begun = clocks()
+from hta.trace_analysis import TraceAnalysis
+imported = clocks()
+{_ANALYSES}
+used = told(begun, imported)
+rows = {{int(row["rank"]): [float(row[name]) for name in
+        ("idle_time(us)", "compute_time(us)", "non_compute_time(us)", "kernel_time(us)")]
+        for _, row in table.iterrows()}}
+print("RESULT" + json.dumps({{"rows": rows, **used}}))
+"""
+
+_AS_A_COMMAND = f"""
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+{_ANALYSES}
+"""
 
 
 def hta_command(files: dict[int, Path]) -> list[str]:
