@@ -81,7 +81,7 @@ def test_first_paint_below_a_second() -> None:
         began = time.perf_counter()
         terminal = Terminal({"emulate": "8x-rtx-pro-6000", "model": "kimi-k2.6", "pp": 8})
         try:
-            assert terminal.wait_for(rb"herdscope", 20.0)
+            assert terminal.wait_for(rb"herdscope", 20.0, every=0.01)
             times.append(time.perf_counter() - began)
         finally:
             terminal.end()

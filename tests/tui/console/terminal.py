@@ -64,13 +64,13 @@ class Terminal:
         """What has been drawn since the last `forget`, without the escape sequences."""
         return ESCAPES.sub(b"", self._raw)
 
-    def wait_for(self, pattern: bytes, seconds: float = 90.0) -> bool:
-        """Read until the pattern has been drawn since the last `forget`."""
+    def wait_for(self, pattern: bytes, seconds: float = 90.0, every: float = 0.2) -> bool:
+        """Read until the pattern has been drawn since the last `forget`; look `every` so many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if re.search(pattern, self.text):
                 return True
-            self.read()
+            self.read(every)
         return False
 
     def forget(self) -> None:
