@@ -8,6 +8,7 @@ import msgspec
 
 from engine.checkpoint.config_json import read_config
 from engine.checkpoint.model_config import CheckpointError, DeepseekV3Config, ModelConfig, Qwen3MoeConfig, Yarn
+from engine.config import EngineConfig
 
 QWEN3_30B_A3B = Qwen3MoeConfig(
     family="qwen3_moe",
@@ -145,6 +146,11 @@ def preset(model: str) -> ModelConfig | None:
     if not layers.isdecimal() or not 1 <= int(layers) <= whole.layers:
         raise CheckpointError(f"model {model!r}: {name} has 1 to {whole.layers} layers, such as {name}{CUT}4")
     return msgspec.structs.replace(whole, layers=int(layers))
+
+
+def has_made_up_weights(config: EngineConfig) -> bool:
+    """Whether the engine makes its weights up: because it was told to, or because a preset has none to read."""
+    return config.load_format == "dummy" or preset(config.model) is not None
 
 
 def model_config(model: str) -> ModelConfig:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from engine.config import ConfigError, EngineConfig
+from engine.presets import has_made_up_weights
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,7 +36,7 @@ class TextCodec(Protocol):
 def text_codec(config: EngineConfig) -> TextCodec:
     """The model's tokenizer; letters for a model without one whose tokens mean nothing. Raise ConfigError."""
     has_tokenizer = (Path(config.model) / TOKENIZER_FILE).is_file()
-    if not has_tokenizer and (config.emulate or config.load_format == "dummy"):
+    if not has_tokenizer and (config.emulate or has_made_up_weights(config)):
         return LetterCodec()
     return TokenizerCodec(config.model)
 

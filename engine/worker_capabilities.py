@@ -9,7 +9,7 @@ from engine.checkpoint.parameters import parameters_of
 from engine.config import ConfigError, EngineConfig
 from engine.executor import Capabilities
 from engine.parallel.layout import Layout, layout_of
-from engine.presets import preset
+from engine.presets import has_made_up_weights
 from engine.worker_messages import Loaded
 from engine.worker_processes import Worker
 from sessions.knobs import KnobName
@@ -36,7 +36,6 @@ def describe(
         reason = _why_no_switch(config, model, layout)
         if reason is not None:
             unavailable["parallelism"] = reason
-    dummy = config.load_format == "dummy" or preset(config.model) is not None
     return Capabilities(
         model=ModelInfo(
             name=config.model,
@@ -47,7 +46,7 @@ def describe(
             experts_per_token=model.experts_per_token,
             vocab=model.vocab,
             dtype=model.dtype if config.dtype == "auto" else config.dtype,
-            load_format="dummy" if dummy else "auto",
+            load_format="dummy" if has_made_up_weights(config) else "auto",
             parameters=sum(parameter.elements() for parameter in parameters_of(model)),
         ),
         ranks=[_rank_info(layout, worker, loaded[worker.rank]) for worker in workers],

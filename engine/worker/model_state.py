@@ -19,7 +19,7 @@ from engine.models.families import FAMILIES
 from engine.models.loading import load_parameter
 from engine.parallel.layout import Layout, held_ranges, layout_of
 from engine.parallel.reshard import ReshardReport, reshard
-from engine.presets import model_config, preset
+from engine.presets import has_made_up_weights, model_config
 from engine.worker.groups import Groups
 from engine.worker.memory import (
     allowed_bytes,
@@ -57,8 +57,7 @@ class ModelState:
         check_weights_fit(
             weight_bytes(self.config, self.layout, self.rank, self.dtype), self._allowed_bytes(), self.rank
         )
-        dummy = self.engine.load_format == "dummy" or preset(self.engine.model) is not None
-        checkpoint = None if dummy else Checkpoint(Path(self.engine.model))
+        checkpoint = None if has_made_up_weights(self.engine) else Checkpoint(Path(self.engine.model))
         for parameter in parameters_of(self.config):
             ranges = held_ranges(parameter, self.layout, self.rank)
             if not ranges:

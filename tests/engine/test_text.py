@@ -83,6 +83,7 @@ def test_letters_come_back_as_they_were(text: str) -> None:
 def test_letters_stand_in_only_where_tokens_mean_nothing(tmp_path: Path) -> None:
     made_up = EngineConfig(model="qwen3-30b-a3b", load_format="dummy")
     assert isinstance(text_codec(made_up), LetterCodec)
+    assert isinstance(text_codec(EngineConfig(model="qwen3-tiny")), LetterCodec)
     assert isinstance(text_codec(EngineConfig(model="kimi-k2.6", emulate="8x-h200")), LetterCodec)
     with pytest.raises(ConfigError, match=r"has no tokenizer\.json"):
         text_codec(EngineConfig(model=str(tmp_path)))

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from engine.config import EngineConfig
 from engine.launch import EngineProcess
 from probes.gpu import GpuProbe
-from probes.sampler import Sampler
 from sessions.bench.channel_target import ChannelTarget
 from sessions.channel.interface import Channel
 from sessions.channel.unix import connect_unix
 from sessions.clock import source_id
 from sessions.knobs import KNOB_NAMES, Knobs
 from sessions.messages import GpuFrame, KnobReply, Message
+from tui.cli.engine_session import sampled
 
 READY_S = 300.0
 CONNECT_S = 30.0
@@ -57,12 +57,10 @@ def opened(config: EngineConfig) -> Iterator[Session]:
         process.wait_ready(READY_S)
         ready_s = time.monotonic() - begun
         channel = connect_unix(str(process.socket), source_id("bench"), "bench", CONNECT_S)
-        sampler = Sampler(channel.publish, GpuProbe(channel.source), None)
-        sampler.start()
         try:
-            yield Session(channel, process, ready_s)
+            with sampled(channel, gpus=True):
+                yield Session(channel, process, ready_s)
         finally:
-            sampler.stop()
             channel.close("measured")
     finally:
         process.stop()

@@ -50,15 +50,20 @@ class Child:
             return None
 
     def stop(self) -> None:
-        """End it: politely, then not."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(STOP_TIMEOUT_S)
+        """End it."""
+        end(self._process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a child: politely, then not."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_S)
 
 
 def _whole(file: IO[bytes]) -> bytes:

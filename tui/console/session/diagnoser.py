@@ -14,10 +14,10 @@ from sessions.channel.framing import FrameSplitter, FrameType, pack
 from sessions.channel.interface import Channel, ChannelError
 from sessions.codec import decode, encode
 from sessions.messages import EngineState, GpuFrame, KnobState, Marker, Message, QueueFrame, StageFrame, Verdicts
+from tui.console.session.children import STOP_TIMEOUT_S, end
 
 DIAGNOSED: tuple[type[Message], ...] = (EngineState, GpuFrame, KnobState, QueueFrame, StageFrame)
 WAIT_S = 1.0
-STOP_TIMEOUT_S = 3.0
 READ_BYTES = 65536
 YIELD_S = 3.0
 """For so long after another console's verdict ours is not told."""
@@ -66,13 +66,7 @@ class Diagnoser:
     def stop(self) -> None:
         """End the child."""
         self._messages.close()
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_TIMEOUT_S)
+        end(self._process)
         for thread in self._threads:
             thread.join(STOP_TIMEOUT_S)
 
