@@ -61,7 +61,7 @@ def combine_add_rms_norm(
 def add_norm_router(
     x: Tensor, residual: Tensor, norm_weight: Tensor, router_weight: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``add_rms_norm`` and the router's product with ``router_weight`` [E, H] in one.
+    """``add_rms_norm`` and the router's product with ``router_weight`` [E, H] in one, in the router's own type.
 
     Returns (normed [T, H], new residual [T, H], logits [T, E] float32).
     """

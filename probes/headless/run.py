@@ -11,6 +11,7 @@ import msgspec
 
 from probes.gpu import GpuProbe
 from probes.gpu.readings import PCIE_READING, READINGS
+from probes.headless.cost import CostMeter, OwnCost
 from probes.headless.sink import QueuedSink, Sink
 from probes.host import HostProbe
 from probes.sampler import Sampler
@@ -19,12 +20,13 @@ from sessions.messages import Message, SessionHeader
 
 
 class ProbeSummary(msgspec.Struct, frozen=True):
-    """What a probe run did: ticks kept and missed, messages dropped for slow sinks, and why it ended."""
+    """What a probe run did: ticks kept and missed, messages dropped for slow sinks, why it ended, what it cost."""
 
     ticks: int
     missed_ticks: int
     dropped: int
     ended: str
+    cost: OwnCost
 
 
 class HeadlessProbe:
@@ -44,14 +46,14 @@ class HeadlessProbe:
         self._sinks = [QueuedSink(sink, self._sink_gone) for sink in sinks]
         self._publish(self._header(command_line))
         self.sampler.start()
+        cost = CostMeter()
         if not self._ended.wait(duration_s):
             self._why = "time is up"
         self.sampler.stop()
         for sink in self._sinks:
             sink.close()
-        return ProbeSummary(
-            self.sampler.ticks, self.sampler.missed_ticks, sum(sink.dropped for sink in self._sinks), self._why
-        )
+        dropped = sum(sink.dropped for sink in self._sinks)
+        return ProbeSummary(self.sampler.ticks, self.sampler.missed_ticks, dropped, self._why, cost.read())
 
     def stop(self, why: str) -> None:
         """End the run; callable from any thread and from a signal handler."""

@@ -14,6 +14,7 @@ from tui.cli.broker_options import BrokerChoice, broker_options
 from tui.cli.output import json_option, note, print_json
 
 if TYPE_CHECKING:
+    from probes.headless.run import HeadlessProbe
     from probes.headless.sink import Sink
 
 WATCH_PERIOD_S = 1.0
@@ -61,23 +62,25 @@ def probe(
     elif watch:
         _watch(duration)
     else:
+        from probes.headless.run import HeadlessProbe
         from sessions.clock import source_id
 
         source = source_id("probe")
-        sinks = _file_sinks(prometheus, record) + _channel_sinks(source, broker, connect, broker_choice)
+        running = HeadlessProbe(source, rate, pcie)
+        sinks = _file_sinks(prometheus, record, running) + _channel_sinks(source, broker, connect, broker_choice)
         if as_json or not sinks:
             from probes.headless.json_lines import JsonLinesSink
 
             sinks.append(JsonLinesSink(sys.stdout.buffer))
-        _run(source, rate, duration, pcie, sinks)
+        _run(running, duration, sinks)
 
 
-def _file_sinks(prometheus: str | None, record: Path | None) -> list[Sink]:
+def _file_sinks(prometheus: str | None, record: Path | None, running: HeadlessProbe) -> list[Sink]:
     sinks: list[Sink] = []
     if prometheus is not None:
         from probes.headless.prometheus import PrometheusSink
 
-        endpoint = PrometheusSink(prometheus)
+        endpoint = PrometheusSink(prometheus, lambda: running.sampler.missed_ticks)
         note(f"metrics at port {endpoint.port}")
         sinks.append(endpoint)
     if record is not None:
@@ -102,19 +105,19 @@ def _channel_sinks(source: str, broker: str | None, connect: str | None, choice:
     return sinks
 
 
-def _run(source: str, rate: float, duration: float | None, pcie: bool, sinks: list[Sink]) -> None:
-    from probes.headless.run import HeadlessProbe
-
-    running = HeadlessProbe(source, rate, pcie)
+def _run(running: HeadlessProbe, duration: float | None, sinks: list[Sink]) -> None:
     if running.gpu.reason:
         note(f"no GPU frames: {running.gpu.reason}")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda got, _frame: running.stop(signal.Signals(got).name))
     summary = running.run(sinks, duration, sys.argv)
+    cost = summary.cost
     note(
         f"{summary.ended}: {summary.ticks} samples, {summary.missed_ticks} missed, "
         f"{summary.dropped} messages dropped for slow readers"
     )
+    first_mb, last_mb = cost.memory_first_bytes / 1e6, cost.memory_last_bytes / 1e6
+    note(f"{cost.cpu_share:.2%} of a core over {cost.seconds:.0f} s, memory {first_mb:.1f} to {last_mb:.1f} MB")
 
 
 def _once(as_json: bool) -> None:

@@ -49,16 +49,20 @@ def _linear_kernel(
             left = (depth < DEPTH - start)[None, :]
             w_tile = tl.load(w_at + start, mask=left, other=0.0)
             x_tile = tl.load(x_at + start, mask=inside[:, None] & left, other=0.0)
-        total = tl.dot(w_tile, tl.trans(x_tile), total, input_precision=PRECISION)
+        total = tl.dot(w_tile, tl.trans(x_tile.to(w_tile.dtype)), total, input_precision=PRECISION)
     target = out + row.to(tl.int64)[None, :] * out_stride + col[:, None]
     tl.store(target, total.to(out.dtype.element_ty), mask=(col < width)[:, None] & inside[None, :])
 
 
 def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dtype | None = None) -> Tensor:
-    """``x`` [T, K] times ``weight`` [N, K] transposed, [T, N], by the kernel above whatever T is."""
+    """``x`` [T, K] times ``weight`` [N, K] transposed, [T, N], by the kernel above whatever T is.
+
+    ``weight`` may be wider than ``x``: then the product has float32's accuracy, in three passes of the matrix units.
+    """
     rows, depth = x.shape
     width = len(weight)
-    tiles = tiles.for_type(x.element_size())
+    tiles = tiles.for_type(weight.element_size())
+    precision = "tf32" if weight.dtype != torch.float32 else "ieee" if x.dtype == torch.float32 else "tf32x3"
     out = torch.empty(rows, width, dtype=dtype or x.dtype, device=x.device)
     if rows:
         _linear_kernel[(triton.cdiv(width, tiles.cols), triton.cdiv(rows, tiles.rows))](
@@ -73,7 +77,7 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
             ROWS=tiles.rows,
             COLS=tiles.cols,
             STEP=tiles.step,
-            PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
+            PRECISION=precision,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
             **launch_options(x),

@@ -76,7 +76,7 @@ def add_norm_router(
     if x.numel() > FEW_ELEMENTS:
         normed, total = add_rms_norm(x, residual, norm_weight, eps)
         if rows > 512 or not router_weight.is_contiguous():
-            return normed, total, functional.linear(normed, router_weight).float()
+            return normed, total, functional.linear(normed.to(router_weight.dtype), router_weight).float()
         return normed, total, skinny_linear(normed, router_weight, ROUTER_TILES, dtype=torch.float32)
     experts = len(router_weight)
     residual = residual.contiguous()

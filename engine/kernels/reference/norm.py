@@ -41,4 +41,4 @@ def add_norm_router(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See ``engine.kernels.add_norm_router``."""
     normed, total = add_rms_norm(x, residual, norm_weight, eps)
-    return normed, total, functional.linear(normed, router_weight).float()
+    return normed, total, functional.linear(normed.to(router_weight.dtype), router_weight).float()

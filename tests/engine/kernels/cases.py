@@ -62,11 +62,12 @@ def combine_norm(draw: Draw, tokens: int, k: int, width: int, experts: int, offs
     return Problem("combine_add_rms_norm", (parts, weights, ids, residual, draw.normal(width), EPS, offset, local))
 
 
-def add_norm_router(draw: Draw, tokens: int, width: int, experts: int) -> Problem:
+def add_norm_router(draw: Draw, tokens: int, width: int, experts: int, wide_router: bool = False) -> Problem:
     x, residual = draw.normal(tokens, width), draw.normal(tokens, width)
-    return Problem(
-        "add_norm_router", (x, residual, draw.normal(width), draw.normal(experts, width, scale=width**-0.5), EPS)
-    )
+    router = draw.normal(experts, width, scale=width**-0.5)
+    if wide_router:
+        router = router.float() * 1.001  # digits that a two-byte type does not have
+    return Problem("add_norm_router", (x, residual, draw.normal(width), router, EPS))
 
 
 def linear(draw: Draw, rows: int, depth: int, width: int) -> Problem:
@@ -219,6 +220,10 @@ CASES: dict[str, Case] = {
     "add norm router": lambda d: add_norm_router(d, 5, 128, 16),
     "add norm router, odd": lambda d: add_norm_router(d, 19, 200, 24),
     "add norm router, more rows": lambda d: add_norm_router(d, 40, 128, 16),
+    "add norm router, float32 router": lambda d: add_norm_router(d, 5, 128, 16, True),
+    "add norm router, many elements": lambda d: add_norm_router(d, 280, 256, 24),
+    "add norm router, many elements, float32 router": lambda d: add_norm_router(d, 280, 256, 24, True),
+    "add norm router, many rows, float32 router": lambda d: add_norm_router(d, 530, 128, 16, True),
     "linear": lambda d: linear(d, 3, 128, 96),
     "linear, odd": lambda d: linear(d, 21, 200, 50),
     "silu": lambda d: silu(d, 3, 40),
@@ -263,6 +268,9 @@ LARGE: dict[str, Case] = {
     "add norm router 128": lambda d: add_norm_router(d, 128, 2048, 128),
     "add norm router 1000": lambda d: add_norm_router(d, 1000, 2048, 128),
     "add norm router, 384": lambda d: add_norm_router(d, 3, 7168, 384),
+    "add norm router, 384, float32 router": lambda d: add_norm_router(d, 3, 7168, 384, True),
+    "add norm router 128, 384, float32 router": lambda d: add_norm_router(d, 128, 7168, 384, True),
+    "add norm router 1000, 384, float32 router": lambda d: add_norm_router(d, 1000, 7168, 384, True),
     "linear 1": lambda d: linear(d, 1, 2048, 5120),
     "linear 32": lambda d: linear(d, 32, 4096, 2048),
     "linear 100": lambda d: linear(d, 100, 2048, 5120),

@@ -26,3 +26,9 @@ def test_agrees_with_the_reference(name: str, dtype: torch.dtype) -> None:
             assert torch.equal(got, expected)
         else:
             assert relative_error(got, expected) < (2e-6 if dtype == torch.float32 else 1e-2), f"{seed=}"
+
+
+def test_the_reference_takes_a_router_wider_than_the_model() -> None:
+    problem = CASES["add norm router, float32 router"](Draw("cpu", torch.bfloat16, 1))
+    for got, expected in zip(outputs(reference, problem), outputs(reference, problem, wide=True), strict=True):
+        assert relative_error(got, expected) < 1e-2
