@@ -103,7 +103,10 @@ def shown(key: str) -> str:
 
 
 LIVE = ("live",)
+WHY = ("diagnosis",)
 BENCH = ("bench",)
+NOW = ("live", "diagnosis", "bench", "compare", "sessions", "log")
+"""Every screen but that of two recordings, where nothing can be turned."""
 
 ACTIONS: tuple[Action, ...] = (
     # Screens
@@ -144,17 +147,25 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.chart_shorter", "right_curly_bracket", "Chart: less time", "View", lambda o: o.control.chart(-1)),
     Action("view.chart_longer", "left_curly_bracket", "Chart: more time", "View", lambda o: o.control.chart(1)),
     # Benchmark
-    Action("bench.start", "b", "Start a benchmark", "Benchmark", lambda o: o.start_benchmark(), "measure"),
+    Action("bench.start", "b", "Start a benchmark", "Benchmark", lambda o: o.start_benchmark(), "measure", modes=NOW),
     Action(
         "bench.cancel", "x", "Cancel the benchmark", "Benchmark", lambda o: o.benchmarks.cancel(), "cancel", modes=BENCH
     ),
     # Diagnosis
     Action(
-        "verdict.apply", "v", "Apply the first verdict's fix", "Diagnosis", lambda o: o.apply_first_verdict(), "fix"
+        "verdict.apply",
+        "v",
+        "Apply the first verdict's fix",
+        "Diagnosis",
+        lambda o: o.apply_first_verdict(),
+        "fix",
+        modes=NOW,
     ),
-    Action("profile", "f", "Profile, then diagnose it", "Diagnosis", lambda o: o.profile()),
+    Action("profile", "f", "Profile, then diagnose it", "Diagnosis", lambda o: o.profile(), "profile", modes=WHY),
     # Recording and replay
-    Action("record", "r", "Record the session, or stop", "Recording", lambda o: o.recordings.toggle(), "record"),
+    Action(
+        "record", "r", "Record the session, or stop", "Recording", lambda o: o.recordings.toggle(), "record", modes=NOW
+    ),
     Action("record.save", "F", "Save the last minutes", "Recording", lambda o: o.recordings.save_flight()),
     Action("replay.look_back", "T", "Look back: replay until now", "Recording", lambda o: o.replays.look_back()),
     Action("replay.live", "E", "Back to now", "Recording", lambda o: o.replays.to_live()),

@@ -190,10 +190,11 @@ async def test_a_refusal_shows_in_the_footer_for_a_while(console: Build) -> None
         await pilot.press("d")
         await drawn(pilot, app)
         footer = app.screen.query_one("#footer")
-        assert "async_depth: switching already" in footer.render_line(0).text
+        assert "async_depth: switching already" in footer.render_line(1).text
+        assert "2 diagnosis" in footer.render_line(0).text
         session.now_ns += 5_000_000_000
         await drawn(pilot, app)
-        assert "switching already" not in footer.render_line(0).text
+        assert "switching already" not in footer.render_line(1).text
 
 
 async def test_no_answer_is_an_event_too(console: Build) -> None:

@@ -37,7 +37,7 @@ TABS = (
     ("sessions", "rec", "screen.sessions"),
     ("log", "log", "screen.log"),
 )
-NARROW = 100
+DIVIDER, GAP = "│ ", "  "
 NEWS = ("refused", "alert", "note", "fault")
 NEWS_NS = 4_000_000_000
 
@@ -90,7 +90,7 @@ class HeaderBar(Panel, can_focus=False):
 
 
 class FooterBar(Panel, can_focus=False):
-    """The screens, and this screen's keys; all clickable."""
+    """The screens, and this screen's keys; all clickable. On two lines where one would leave keys out."""
 
     def __init__(
         self,
@@ -114,20 +114,38 @@ class FooterBar(Panel, can_focus=False):
             return None
         return newest
 
+    def lines(self, width: int) -> int:
+        """Lines that a terminal of this width needs to show the screens and every key."""
+        return 1 if self._screens(short=True).width + self._keys_width() <= width else 2
+
     def rows(self, width: int, height: int) -> list[Strip]:
+        above = height > 1
+        full, beside = self._screens(short=False), 0 if above else self._keys_width()
+        screens = full if full.width + beside <= width else self._screens(short=True)
+        if above:
+            return [screens.strip(width), self._say(Row().add(" "), width)]
+        return [self._say(screens.add(DIVIDER if self._mode else "", FAINT), width)]
+
+    def _screens(self, short: bool) -> Row:
+        """The screens by name; that which is shown always by its full one."""
         row = Row().add(" ")
-        for name, short, action in TABS if self._mode else ():
+        for name, short_name, action in TABS if self._mode else ():
             here = name == self._mode
-            shown = name if here or width >= NARROW else short
             row.add(self.view.key_of(action), clickable(KEY, action))
-            row.add(f" {shown}  ", clickable(STRONG if here else DIM, action))
-        if self._mode:
-            row.add("│ ", FAINT)
+            row.add(f" {short_name if short and not here else name}  ", clickable(STRONG if here else DIM, action))
+        return row
+
+    def _keys_width(self) -> int:
+        """Cells of the divider and all keys with their titles."""
+        return len(DIVIDER) + len(GAP.join(f"{key} {title}" for _, key, title in self._entries()))
+
+    def _say(self, row: Row, width: int) -> Strip:
+        """`row` with the news, else with as many keys as there is room for, the first ones first."""
         if news := self._news():
-            row.add(news.text, TEXT if news.category == "note" else BAD)
-            return [row.strip(width)]
+            return row.add(news.text, TEXT if news.category == "note" else BAD).strip(width)
         for action, key, title in self._entries():
-            if row.width + len(key) + len(title) + 3 > width:
+            if row.width + len(f"{key} {title}") > width:
                 break
-            row.add(key, clickable(KEY, action)).add(f" {title}  ", clickable(DIM, action))
-        return [row.strip(width)]
+            row.add(key, clickable(KEY, action))
+            row.add(f" {title}{GAP}"[: width - row.width], clickable(DIM, action))
+        return row.strip(width)

@@ -13,8 +13,8 @@ from sessions.results import BenchPoint, BenchResult
 from tui.console.draw.palette import ACCENT_STRONG, BAD, DIM, GOOD, STRONG, TEXT, WARN
 from tui.console.draw.row import Row, blank, text_line
 from tui.console.draw.units import NOT_KNOWN, quantity
-from tui.console.panels.panel import Panel
 from tui.console.panels.runs import knobs_text
+from tui.console.panels.text_panel import TextPanel
 from tui.console.runs import Runs
 from tui.console.store.events import knob_text
 from tui.console.store.store import Store
@@ -50,27 +50,27 @@ NAME, FIGURE = 24, 12
 NARROW_NAME = 21
 
 
-class ComparisonPanel(Panel):
+class ComparisonPanel(TextPanel):
     """A table a concurrency that both runs measured."""
 
     HELP_TEXT = (
         "Figures of run A and run B at each concurrency, and B relative to A: green is better, red is worse. One "
-        "repetition says nothing of significance: screen 4 tests the difference where runs have five or more."
+        "repetition says nothing of significance: screen 4 tests the difference where runs have five or more. Up and "
+        "down scroll, once tab has come here."
     )
 
     def __init__(self, runs: Runs, store: Store, view: View) -> None:
         super().__init__(store, view, id="comparison", classes="box")
         self._runs = runs
-        self.first = 0
 
-    def key(self) -> Hashable:
-        return (self._runs.key, self.first)
+    def lines_key(self) -> Hashable:
+        return self._runs.key
 
     def title(self) -> str:
         a, b = self._two()
         return "Comparison · B against A" if b else "Run" if a else "Comparison"
 
-    def rows(self, width: int, height: int) -> list[Strip]:
+    def lines(self, width: int) -> list[Strip]:
         a, b = self._two()
         if a is None:
             return [text_line(width, " Runs appear here side by side.", DIM)]
@@ -78,23 +78,11 @@ class ComparisonPanel(Panel):
         for point in a.points:
             other = next((p for p in b.points if p.concurrency == point.concurrency), None) if b else None
             lines += self._table(point, other, width)
-        self.first = max(0, min(self.first, len(lines) - height))
-        return lines[self.first : self.first + height]
+        return lines
 
     def _two(self) -> tuple[BenchResult | None, BenchResult | None]:
         chosen = self._runs.chosen()
         return (chosen[0] if chosen else None), (chosen[1] if len(chosen) > 1 else None)
-
-    def scroll_lines(self, by: int) -> None:
-        """Scroll a long comparison."""
-        self.first = max(0, self.first + by)
-        self.redraw()
-
-    def on_mouse_scroll_down(self) -> None:
-        self.scroll_lines(2)
-
-    def on_mouse_scroll_up(self) -> None:
-        self.scroll_lines(-2)
 
     def _head(self, a: BenchResult, b: BenchResult | None, width: int) -> list[Strip]:
         lines = []

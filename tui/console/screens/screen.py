@@ -25,6 +25,7 @@ class ConsoleScreen(Screen[None]):
         super().__init__()
         self.store = store
         self.view = view
+        self._footer_lines = 1
 
     def compose(self) -> ComposeResult:
         yield HeaderBar(self.store, self.view, id="header")
@@ -45,13 +46,19 @@ class ConsoleScreen(Screen[None]):
         ]
 
     def on_resize(self) -> None:
-        width, height = self.app.size.width, self.room()
+        footer, width = self.query_one(FooterBar), self.app.size.width
+        self._footer_lines = footer.lines(width)
+        footer.styles.height = self._footer_lines
+        height = self.app.size.height - self._scrub_bar_lines()
         self.set_class(width < COMPACT_WIDTH or height < COMPACT_HEIGHT, "compact")
-        self.lay_out(width, height)
+        self.lay_out(width, self.room())
 
     def room(self) -> int:
-        """Lines of the terminal, without those of a replay's scrub bar."""
-        return self.app.size.height - (ReplayBar.LINES if self.view.replay is not None else 0)
+        """Lines of the terminal, without those of a replay's scrub bar and of a footer's second line."""
+        return self.app.size.height - self._scrub_bar_lines() - (self._footer_lines - 1)
+
+    def _scrub_bar_lines(self) -> int:
+        return ReplayBar.LINES if self.view.replay is not None else 0
 
     def lay_out(self, width: int, height: int) -> None:
         """Give the panels their sizes in the lines that there are (see `room`); called when those, or the number of

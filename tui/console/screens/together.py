@@ -85,7 +85,7 @@ class TogetherScreen(ConsoleScreen):
         super().tick()
 
     def footer_entries(self) -> list[tuple[str, str, str]]:
-        return [*FOOTER, *super().footer_entries()]
+        return [*super().footer_entries(), *FOOTER]
 
     def lay_out(self, width: int, height: int) -> None:
         rows = width < COMPACT_WIDTH
