@@ -13,6 +13,7 @@ from probes.attach.errors import ServerError
 API_KEY_VARIABLE = "HERDSCOPE_SERVER_API_KEY"
 TIMEOUT_S = 5.0
 MAX_BYTES = 16 * 1024 * 1024
+_KEPT_ORIGINS = 16
 
 
 class ServerHttp:
@@ -24,6 +25,8 @@ class ServerHttp:
             raise ServerError(f"{url!r} is no server: write http://HOST:PORT")
         self.url = url.rstrip("/").removesuffix("/v1")
         key = os.environ.get(API_KEY_VARIABLE)
+        self.origins: tuple[str, ...] = ()
+        """Addresses (HOST:PORT) that its latest connections come from, as the server sees and logs them."""
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, headers=self.headers)
 
@@ -46,7 +49,7 @@ class ServerHttp:
     def exists(self, path: str) -> bool:
         """Whether GET answers with success. Raise ServerError only when the server cannot be reached."""
         try:
-            return self._client.get(path).is_success
+            return self._request("GET", path).is_success
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
@@ -60,7 +63,7 @@ class ServerHttp:
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            answer = self._client.request(method, path, **options)
+            answer = self._request(method, path, **options)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         if not answer.is_success:
@@ -68,6 +71,15 @@ class ServerHttp:
         if len(answer.content) > MAX_BYTES:
             raise ServerError(f"{self.url}{path} answered with more than {MAX_BYTES} bytes")
         return answer
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self._client.request(method, path, extensions={"trace": self._connected}, **options)
+
+    def _connected(self, event: str, info: dict[str, Any]) -> None:
+        """Note where a new connection comes from, before anything is sent over it."""
+        if event == "connection.connect_tcp.complete":
+            host, port, *_ = info["return_value"].get_extra_info("client_addr")
+            self.origins = (*self.origins, f"{host}:{port}")[-_KEPT_ORIGINS:]
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerError:
         return ServerError(f"{self.url} cannot be reached: {_one_line(str(error)) or type(error).__name__}")

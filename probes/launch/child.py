@@ -21,12 +21,16 @@ KEPT_LINES = 200
 class ServerChild:
     """Runs a command line under a guard, in a process group that ends when this process does, also by kill -9.
 
-    `on_line` gets each line of its output, from a thread; the last ones stay in `last_lines`.
+    `on_line` gets each line of its output, from a thread; the last ones stay in `last_lines`. A line that `skip` says
+    yes to does neither.
     """
 
-    def __init__(self, line: CommandLine, on_line: Callable[[str], None]) -> None:
+    def __init__(
+        self, line: CommandLine, on_line: Callable[[str], None], skip: Callable[[str], bool] = lambda line: False
+    ) -> None:
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._on_line = on_line
+        self._skip = skip
         self._process = subprocess.Popen(
             [sys.executable, "-m", "probes.launch.guard", str(os.getpid()), *line.words],
             stdin=subprocess.DEVNULL,
@@ -65,5 +69,6 @@ class ServerChild:
         with self._process.stdout as output:
             for raw in output:
                 text = raw.decode(errors="replace").rstrip()
-                self.last_lines.append(text)
-                self._on_line(text)
+                if not self._skip(text):
+                    self.last_lines.append(text)
+                    self._on_line(text)

@@ -20,6 +20,7 @@ from probes.attach.recognise import Recognised, recognise
 from probes.launch.child import ServerChild
 from probes.launch.command_line import CommandLine, LaunchError, diff
 from probes.launch.flags import knobs_of, pipeline_stages, unavailable, with_knob_flags
+from probes.launch.own_polling import OwnPolling
 from sessions.channel.interface import ChannelClosed
 from sessions.channel.unix import UnixHub
 from sessions.knobs import KnobError, with_knob
@@ -44,6 +45,7 @@ class LaunchedServer:
         self._offered: tuple[CommandLine, float] | None = None
         self._gateway: ServerGateway | None = None
         self._child: ServerChild | None = None
+        self._polling: OwnPolling | None = None
         self._closing = threading.Event()
         self._knob_requests = self.hub.serve([KnobRequest])
         self._thread = threading.Thread(target=self._run, name="launched", daemon=True)
@@ -71,8 +73,9 @@ class LaunchedServer:
     def _start(self) -> str:
         """Start the server and wait until it answers; "" or why it does not."""
         self._state("loading", str(self._line))
-        self._child = ServerChild(self._line, self._on_line)
         http = self._http()
+        self._polling = OwnPolling(lambda: http.origins, self._on_line)
+        self._child = ServerChild(self._line, self._on_line, self._polling.caused)
         server = self._wait_until_it_answers(http, self._child)
         if server is None:
             return "it ended while it was starting" if self._child.exit_code is not None else "it does not answer"
@@ -98,6 +101,8 @@ class LaunchedServer:
             gateway.close()
         if child is not None:
             child.stop()
+        if self._polling is not None:
+            self._polling.tell()
 
     def _notice_end(self) -> None:
         child = self._child

@@ -11,7 +11,7 @@ def launch(command: tuple[str, ...]) -> None:
     """Start an SGLang or vLLM server and open the console on it; the server ends with the console.
 
     Knobs become the server's flags. What it cannot change while it runs is offered as a restart, shown as what changes
-    in the command line.
+    in the command line. Of its log, the lines that the console's own polling causes are left out, and counted.
 
     \b
     Example: herdscope launch -- vllm serve Qwen/Qwen3-30B-A3B --pipeline-parallel-size 2
