@@ -73,6 +73,8 @@ def decode_tiles(programs: int, wide: bool = False) -> DecodeTiles:
     if 64 < programs <= 132 and not wide:
         # One program a multiprocessor: long rounds in flight hide the latency that neighbours cannot.
         return DecodeTiles(splits, span=256, warps=8, stages=2)
+    if 132 < programs <= 264 and not wide:
+        return DecodeTiles(splits, span=64, warps=8, stages=3)
     return DecodeTiles(splits, span=64, warps=4, stages=2)
 
 

@@ -15,6 +15,10 @@ from engine.kernels.fused.config import PrefillTiles, prefill_tiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 from engine.kernels.fused.paging import LOG2E, find_sequence
 
+GLUON_RELEASE = "3.6."
+"""The release of Triton that hopper_prefill is written for: Gluon's interface is not a settled one, so another release
+must not even import it."""
+
 
 @triton.jit
 def _attend(
@@ -197,5 +201,10 @@ def prefill_attention(
     scale: float,
 ) -> Tensor:
     """See ``engine.kernels.prefill_attention``."""
+    if q.is_cuda and triton.__version__.startswith(GLUON_RELEASE):
+        from engine.kernels.fused import hopper_prefill
+
+        if hopper_prefill.runs_on(q, k_cache):
+            return hopper_prefill.prefill_attention(q, k_cache, v_cache, block_table, context_lens, query_start, scale)
     tiles = prefill_tiles(q.dtype == torch.float32)
     return launch_prefill(q, (k_cache, v_cache), block_table, context_lens, query_start, scale, tiles)

@@ -283,6 +283,11 @@ LARGE: dict[str, Case] = {
     "rope decode 32": lambda d: rope_decode(d, [(97 * i) % 600 for i in range(32)], 32, 4, 128, 64),
     "rope decode 128": lambda d: rope_decode(d, [(97 * i) % 300 for i in range(128)], 32, 4, 128, 16),
     "prefill": lambda d: prefill(d, [(1000, 1000), (777, 300), (64, 64)], 32, 4, 128, 16),
+    "prefill, few and none": lambda d: prefill(
+        d, [(40, 40), (70, 9), (3, 3), (300, 1), (12, 0), (129, 128), (128, 16), (257, 3)], 8, 2, 128, 16
+    ),
+    "prefill, odd group, narrow heads": lambda d: prefill(d, [(40, 40), (70, 9), (3, 3), (500, 300)], 6, 2, 64, 8),
+    "prefill, no group, large pages": lambda d: prefill(d, [(400, 40), (70, 9), (3, 3), (500, 300)], 4, 4, 128, 64),
     "mla rope": lambda d: mla_rope(d, 33, 64, 512, 64, True),
     "mla decode": lambda d: mla_decode(d, [1000], 64, 512, 64, 64),
     "mla decode 32": lambda d: mla_decode(d, [(97 * i) % 500 for i in range(32)], 64, 512, 64, 16),
