@@ -34,6 +34,7 @@ class Round(msgspec.Struct, frozen=True):
     ttft: float
     busy: float
     tokens_per_s: float
+    prompt_tokens_per_s: float
 
 
 class Bench:
@@ -85,6 +86,7 @@ class Bench:
             ttft=statistics.median((at - begun) / 1e6 for at in first.values()),
             busy=busy / max(1, spans) / 1e6,
             tokens_per_s=concurrency * output / took,
+            prompt_tokens_per_s=concurrency * prompt / ((max(first.values()) - begun) / 1e9),
         )
 
     def turn(self, knob: str, value: object) -> KnobReply:
@@ -175,7 +177,8 @@ def main() -> None:
     )
     bench = Bench(config)
     try:
-        print(f"{'C':>4} {'ITL ms':>8} {'GPU ms':>8} {'floor':>8} {'TTFT ms':>8} {'tok/s':>8} {'distinct':>8}")
+        columns = ("ITL ms", "GPU ms", "floor", "TTFT ms", "tok/s", "distinct", "prompt/s")
+        print("   C " + " ".join(f"{name:>8}" for name in columns))
         for concurrency in map(int, chosen.concurrency.split(",")):
             bench.closed_batch(concurrency, chosen.prompt, 8, seed=1)
             rounds = [
@@ -186,7 +189,7 @@ def main() -> None:
             distinct = bench.distinct_experts(concurrency, chosen.prompt) if chosen.experts else float("nan")
             print(
                 f"{concurrency:>4} {middle.itl:>8.3f} {middle.busy:>8.3f} {floor_ms(bench.model, concurrency):>8.2f} "
-                f"{middle.ttft:>8.1f} {middle.tokens_per_s:>8.0f} {distinct:>8.1f}",
+                f"{middle.ttft:>8.1f} {middle.tokens_per_s:>8.0f} {distinct:>8.1f} {middle.prompt_tokens_per_s:>8.0f}",
                 flush=True,
             )
         if chosen.eager:
