@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
-import platform
 import socket
 import sys
 import time
@@ -38,6 +36,7 @@ from sessions.messages import (
     StopEngine,
     SubmitRequests,
 )
+from sessions.versions import installed
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 FAULT_LINGER_S = 3.0
@@ -204,18 +203,8 @@ class Driver:
             session=self._hub.source,
             wall_ns=wall_ns,
             host=socket.gethostname(),
-            versions=_versions(),
+            versions=installed("herdscope", "torch", "triton", "tokenizers"),
             command_line=sys.argv,
             emulated=self._config.emulate is not None,
             title=self._config.model,
         )
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("herdscope", "torch", "triton", "tokenizers"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

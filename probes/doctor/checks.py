@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import locale
 import os
@@ -17,6 +16,7 @@ import psutil
 
 from probes.doctor.finding import Finding
 from probes.gpu import GpuProbe
+from sessions.versions import installed
 
 TORCH_TIMEOUT_S = 60
 BROKER_TIMEOUT_S = 1.0
@@ -68,7 +68,7 @@ def gpus() -> Finding:
 
 def torch() -> Finding:
     """torch, asked in a process of its own, because loading it takes seconds and memory."""
-    version = _version("torch")
+    version = installed("torch").get("torch")
     if version is None:
         return Finding("torch", "missing", "not installed", "pip install 'torch>=2.11'")
     try:
@@ -89,7 +89,7 @@ def torch() -> Finding:
 
 def triton() -> Finding:
     """triton, which the GPU kernels are written in."""
-    version = _version("triton")
+    version = installed("triton").get("triton")
     if version is None:
         return Finding("triton", "missing", "not installed", "pip install triton (only needed for engines on GPUs)")
     return Finding("triton", "ok", version)
@@ -125,10 +125,3 @@ def terminal() -> Finding:
     if size.columns < MIN_COLUMNS or size.lines < MIN_ROWS:
         return Finding("terminal", "limited", detail, f"make it at least {MIN_COLUMNS}x{MIN_ROWS}")
     return Finding("terminal", "ok", detail)
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sessions.messages import EngineState
 from sessions.results import EngineSummary, MachineSummary
+from sessions.versions import installed
 
 PACKAGES = ("herdscope", "torch", "triton")
 
@@ -52,13 +52,7 @@ def machine_summary(state: EngineState, gpus: list[str]) -> MachineSummary:
 
 def versions() -> dict[str, str]:
     """Versions of what decides the figures."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return installed(*PACKAGES) | {"kernel": platform.release()}
 
 
 def _cpu_name() -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import socket
 import sqlite3
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +14,7 @@ from sessions.clock import wall_anchor
 from sessions.knobs import Knobs
 from sessions.messages import SCHEMA_VERSION, ModelInfo
 from sessions.recording.redact import redact
+from sessions.versions import installed
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +79,7 @@ def origin(command_line: Sequence[str] | None = None) -> Origin:
         wall_ns=wall_ns,
         host=socket.gethostname(),
         command_line=redact(sys.argv if command_line is None else command_line),
-        versions={"herdscope": metadata.version("herdscope"), "python": platform.python_version()},
+        versions=installed("herdscope"),
     )
 
 

@@ -30,7 +30,7 @@ def test_a_torch_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_missing_distribution_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_version", lambda name: None)
+    monkeypatch.setattr(checks, "installed", lambda *names: {})
     assert checks.torch().mend == "pip install 'torch>=2.11'"
     assert checks.triton().health == "missing"
 
