@@ -173,9 +173,9 @@ class EngineCore:
                 self._reply(command, f"request id {spec.id} is in use: an id names one live request of the engine")
                 return
             seen.add(spec.id)
-        self._reply(command)
         refused = [end for spec in command.requests if (end := self._admit(spec, command.source)) is not None]
-        self._say_ended(refused)
+        self._say_ended(refused)  # before the reply: who has that knows what was refused
+        self._reply(command)
 
     def _admit(self, spec: RequestSpec, asker: str) -> Finished | None:
         """Queue a request, or return its refusal."""

@@ -45,14 +45,15 @@ class OpenAiServer:
         self._started = int(time.time())
         self._metrics = ServerMetrics(model, client)
 
-    def app(self) -> Starlette:
-        """The ASGI application; its lifespan starts and stops the engine client."""
+    def app(self, began: Callable[[], None] = lambda: None) -> Starlette:
+        """The ASGI application; its lifespan starts and stops the engine client, and calls `began` between."""
 
         @contextlib.asynccontextmanager
         async def lifespan(_app: Starlette) -> AsyncIterator[None]:
             self._client.start()
+            began()
             yield
-            await self._client.stop()
+            self._client.stop()
 
         routes = [
             Route("/health", self._guarded(self._health, open_to_all=True), methods=["GET"]),
@@ -139,7 +140,8 @@ def chat_prompt(body: ChatBody) -> str:
 
 
 async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
+    if first:
+        yield first
     async for event in rest:
         yield event
 

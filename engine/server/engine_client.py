@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,7 @@ from sessions.messages import (
     EngineState,
     Fault,
     Finished,
+    Message,
     QueueFrame,
     RequestSpec,
     StageFrame,
@@ -26,7 +28,6 @@ from sessions.messages import (
 
 SUBMIT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 300.0
-_READ_TIMEOUT_S = 1.0
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -50,22 +51,26 @@ class EngineClient:
         self._channel = channel
         self._ids = itertools.count()
         self._waiting: dict[str, tuple[int, asyncio.Queue[Progress | None]]] = {}
-        self._tokens = channel.subscribe([TokenFrame, EngineState, QueueFrame, StageFrame, Fault], capacity=1000)
-        self._reader: asyncio.Task[None] | None = None
+        self._messages = channel.subscribe([TokenFrame, EngineState, QueueFrame, StageFrame, Fault], capacity=1000)
 
     def start(self) -> None:
-        """Begin reading, in the running event loop."""
-        self._reader = asyncio.create_task(self._read())
+        """Begin reading, in the running event loop: each message as soon as it comes, without a task between."""
+        loop = asyncio.get_running_loop()
 
-    async def stop(self) -> None:
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody reads any more
+                loop.call_soon_threadsafe(self._take_in)
+
+        self._messages.on_arrival(wake)
+
+    def stop(self) -> None:
         """Stop reading and leave the engine."""
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+        self._messages.on_arrival(lambda: None)
         self._channel.close()
 
-    async def generate(self, specs: Sequence[RequestSpec]) -> AsyncIterator[Progress]:
-        """Ask for tokens and yield what happens until every request has ended. Left early, it cancels what still runs.
+    async def generate(self, specs: Sequence[RequestSpec]) -> AsyncIterator[Progress | None]:
+        """Ask for tokens and yield what happens until every request has ended: None as soon as the engine has taken
+        all of them in and before anything else has happened. Left early, it cancels what still runs.
 
         The specs' ids are replaced by ids of this process. Raise ApiError when the engine is gone, refuses or is
         silent.
@@ -77,6 +82,9 @@ class EngineClient:
             self._waiting[spec.id] = (index, progress)
         try:
             await self._submit(specs)
+            self._take_in()  # the engine tells what it refuses before it replies
+            if progress.empty():
+                yield None
             while open_ids:
                 item = await self._next(progress)
                 if item.finished is not None:
@@ -111,33 +119,36 @@ class EngineClient:
 
     async def _next(self, progress: asyncio.Queue[Progress | None]) -> Progress:
         try:
-            item = await asyncio.wait_for(progress.get(), SILENCE_TIMEOUT_S)
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
+                item = await progress.get()
         except TimeoutError:
             raise ApiError(504, f"the engine produced nothing for {SILENCE_TIMEOUT_S:.0f} s") from None
         if item is None:
             raise ApiError(503, f"the engine is gone: {self.gone}")
         return item
 
-    async def _read(self) -> None:
-        while self.gone is None:
-            try:
-                message = await self._tokens.next(_READ_TIMEOUT_S)
-            except ChannelClosed as error:
-                self._end(str(error))
-                return
-            match message:
-                case TokenFrame():
-                    self._deliver(message)
-                case EngineState():
-                    self.state = message
-                    if message.phase in ("failed", "stopped"):
-                        self._end(message.detail or message.phase)
-                case Fault():
-                    self._end(f"{message.what}: {message.cause}")
-                case QueueFrame():
-                    self.queue = message
-                case StageFrame():
-                    self.stages[message.stage] = message
+    def _take_in(self) -> None:
+        """Everything that has arrived."""
+        try:
+            while (message := self._messages.get(0.0)) is not None:
+                self._see(message)
+        except ChannelClosed as error:
+            self._end(str(error))
+
+    def _see(self, message: Message) -> None:
+        match message:
+            case TokenFrame():
+                self._deliver(message)
+            case EngineState():
+                self.state = message
+                if message.phase in ("failed", "stopped"):
+                    self._end(message.detail or message.phase)
+            case Fault():
+                self._end(f"{message.what}: {message.cause}")
+            case QueueFrame():
+                self.queue = message
+            case StageFrame():
+                self.stages[message.stage] = message
 
     def _deliver(self, frame: TokenFrame) -> None:
         ends = {finished.request: finished for finished in frame.finished}
@@ -152,6 +163,8 @@ class EngineClient:
             progress.put_nowait(Progress(index, event, finished, t_ns))
 
     def _end(self, reason: str) -> None:
+        if self.gone is not None:
+            return
         self.gone = reason
         self.ended.set()
         for _, progress in self._waiting.values():

@@ -50,19 +50,28 @@ class Generation:
     async def whole(self) -> dict[str, Any]:
         """Generate everything, then answer."""
         async for progress in self._client.generate(self._specs):
-            self._take(progress)
+            if progress is not None:
+                self._take(progress)
         return whole(self._form, self._head, self._choices, self._prompts)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Server-sent events, a chunk for each step. Raise ApiError before the first; later errors are events."""
+        """Server-sent events, a chunk for each step; first nothing (b""), once the engine has taken the requests in, so
+        that the reply's head is sent while it computes. Raise ApiError before the first; later errors are events."""
+        answered = False
         begun: set[int] = set()
         try:
             async for progress in self._client.generate(self._specs):
-                text, ended = self._take(progress)
-                yield _event(chunk(self._form, self._head, progress.index, text, ended, progress.index not in begun))
-                begun.add(progress.index)
+                if progress is None:
+                    piece = b""
+                else:
+                    text, ended = self._take(progress)
+                    first = progress.index not in begun
+                    begun.add(progress.index)
+                    piece = _event(chunk(self._form, self._head, progress.index, text, ended, first))
+                answered = True
+                yield piece
         except ApiError as error:
-            if not begun:
+            if not answered:
                 raise
             yield _event(error.body())
             yield DONE

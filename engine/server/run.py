@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import uvicorn
 
@@ -34,10 +35,18 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-async def serve(channel: Channel, sock: socket.socket, model: str, max_context: int, api_key: str | None) -> str:
-    """Serve the engine behind `channel` on `sock`; returns why it ended. SIGINT and SIGTERM end it."""
+async def serve(
+    channel: Channel,
+    sock: socket.socket,
+    model: str,
+    max_context: int,
+    api_key: str | None,
+    began: Callable[[], None] = lambda: None,
+) -> str:
+    """Serve the engine behind `channel` on `sock`; returns why it ended. SIGINT and SIGTERM end it from the moment when
+    `began` is called."""
     client = EngineClient(channel)
-    app = OpenAiServer(client, model, max_context, api_key).app()
+    app = OpenAiServer(client, model, max_context, api_key).app(began)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S, lifespan="on")
     server = uvicorn.Server(config)
 

@@ -56,9 +56,9 @@ def serve(http: str, broker: str | None, engine: EngineChoice, broker_choice: Br
         state = _state(channel)
         model = Path(state.model.name).name if state.model else "model"
         host, port = sock.getsockname()[:2]
-        note(f"{model} at http://{host}:{port}/v1, socket {process.socket}; Ctrl-C ends it")
+        said = f"{model} at http://{host}:{port}/v1, socket {process.socket}; Ctrl-C ends it"
         key = os.environ.get(API_KEY_VARIABLE)
-        note(asyncio.run(serve_http(channel, sock, model, state.max_context, key)))
+        note(asyncio.run(serve_http(channel, sock, model, state.max_context, key, lambda: note(said))))
 
 
 @contextmanager

@@ -269,6 +269,7 @@ def test_a_request_that_can_never_run_is_refused_at_once(spec: RequestSpec, why:
     engine.step()
     assert engine.finished["r"].reason == "refused"
     assert why in engine.finished["r"].detail
+    assert [type(message) for message in engine.messages][:2] == [TokenFrame, Reply], "who has the reply knows it"
     assert engine.core.idle
 
 

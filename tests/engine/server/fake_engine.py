@@ -23,7 +23,8 @@ from sessions.messages import (
 
 
 class FakeEngine:
-    """Each request gets `max_tokens` tokens "a", "b", ...; the prompt "refuse" is refused, "slow" stops after one."""
+    """Each request gets `max_tokens` tokens "a", "b", ...; the prompt "refuse" is refused, "slow" stops after one,
+    "mute" says nothing."""
 
     def __init__(self, path: Path) -> None:
         self.hub = UnixHub(path, "host-000001/engine/1", "engine")
@@ -41,9 +42,9 @@ class FakeEngine:
             except ChannelClosed:
                 return
             if isinstance(command, SubmitRequests):
-                self.hub.answer(command, self._reply(command.id, command.source))
                 for spec in command.requests:
                     self._admit(spec)
+                self.hub.answer(command, self._reply(command.id, command.source))
             elif isinstance(command, CancelRequests):
                 self.hub.answer(command, self._reply(command.id, command.source))
                 for request in command.requests:
@@ -61,7 +62,7 @@ class FakeEngine:
     def _step(self) -> None:
         events, finished = [], []
         for request, (spec, count) in list(self.live.items()):
-            if spec.prompt == "slow" and count:
+            if spec.prompt == "mute" or (spec.prompt == "slow" and count):
                 continue
             events.append(TokenEvent(request, [count], chr(ord("a") + count % 26)))
             self.live[request] = (spec, count + 1)

@@ -143,6 +143,21 @@ def test_a_refusal_is_an_error_with_its_status(server: Running, stream: bool) ->
     )
 
 
+def test_the_head_of_a_streams_reply_waits_for_no_token(server: Running) -> None:
+    with server.http.stream("POST", "/v1/completions", json={"prompt": "mute", "stream": True}) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert server.engine.live
+    until(lambda: server.engine.cancelled)
+
+
+def test_what_breaks_after_the_head_is_an_event(server: Running) -> None:
+    with server.http.stream("POST", "/v1/completions", json={"prompt": "mute", "stream": True}) as response:
+        server.engine.hub.close("rank 1 died")
+        (error,) = events(response)
+    assert "the engine is gone" in error["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
