@@ -2,8 +2,8 @@
 
 T is tokens, B sequences, H the hidden size, D the head dimension, E experts, I an expert's inner size, V the vocabulary
 size.
-A paged cache is [blocks, block_size, ...]; a slot is ``block * block_size + offset``, and a negative slot is padding.
-``block_table`` [B, max_blocks] int32 lists each sequence's blocks; only those that its context needs are read.
+A paged cache is [blocks, block_size, ...], contiguous; a slot is ``block * block_size + offset``, and a negative one is
+padding. ``block_table`` [B, max_blocks] int32 lists each sequence's blocks; only those that its context needs are read.
 """
 
 from __future__ import annotations

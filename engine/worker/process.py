@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import time
@@ -175,6 +176,9 @@ class RankProcess:
             rows = RowTable(state.engine.max_running, max_blocks, state.engine.block_size, state.device)
             self._stage = Stage(state.decoder, state.layout, state.rank, rows, self._groups, self._clock)
         self._set_graphs()
+        # What lives now lives on: no collection in the middle of a step need look at it.
+        gc.collect()
+        gc.freeze()
 
     def _set_graphs(self) -> None:
         stage = self._stage

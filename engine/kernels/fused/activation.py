@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 
 @triton.jit
@@ -26,10 +27,10 @@ def silu_mul(x: Tensor) -> Tensor:
     """See ``engine.kernels.silu_mul``."""
     rows = x.reshape(-1, x.shape[-1])
     width = x.shape[-1] // 2
-    out = torch.empty(len(rows), width, dtype=x.dtype, device=x.device)
-    block = min(1024, triton.next_power_of_2(width))
-    if len(rows):
-        _silu_mul_kernel[(len(rows), triton.cdiv(width, block))](
+    out = torch.empty(rows.shape[0], width, dtype=x.dtype, device=x.device)
+    block = min(1024, power_of_two(width))
+    if rows.shape[0]:
+        _silu_mul_kernel[(rows.shape[0], ceil_div(width, block))](
             rows, out, rows.stride(0), width, BLOCK=block, num_warps=4, **launch_options(x)
         )
     return out.view(*x.shape[:-1], width)

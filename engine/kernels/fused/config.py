@@ -7,6 +7,10 @@ the figures). Nothing is tuned at run time: a captured graph and an eager call r
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+CHOICES = 4096
+"""How many choices are remembered: between two launches of an eager step every microsecond of the host counts."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class LinearTiles:
 
     def for_type(self, element_size: int) -> LinearTiles:
         """The same bytes a stage for another type than the two-byte ones that were measured."""
-        return replace(self, step=max(16, self.step * 2 // element_size))
+        return self if element_size == 2 else replace(self, step=max(16, self.step * 2 // element_size))
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class ExpertTiles:
 
     def for_type(self, element_size: int) -> ExpertTiles:
         """The same bytes a stage for another type than the two-byte ones that were measured."""
-        return replace(self, step=max(16, self.step * 2 // element_size))
+        return self if element_size == 2 else replace(self, step=max(16, self.step * 2 // element_size))
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class DecodeTiles:
     stages: int
 
 
+@lru_cache(CHOICES)
 def decode_tiles(programs: int, wide: bool = False) -> DecodeTiles:
     """The tile for ``programs`` pairs of (sequence, key head): parts enough to fill the card, at most 16.
 
@@ -78,11 +83,13 @@ def decode_tiles(programs: int, wide: bool = False) -> DecodeTiles:
     return DecodeTiles(splits, span=64, warps=4, stages=2)
 
 
+@lru_cache(CHOICES)
 def prefill_tiles(wide: bool) -> PrefillTiles:
     """The tile for two-byte types, or for ``wide`` float32, whose products run without the matrix units."""
     return PrefillTiles(32, 32, 4, 3) if wide else PrefillTiles(256, 64, 8, 3)
 
 
+@lru_cache(CHOICES)
 def linear_tiles(rows: int, depth: int, width: int) -> LinearTiles | None:
     """The tile for ``rows`` tokens, or None where the library's product is as fast."""
     if rows > 32 or depth % 128 != 0:
@@ -95,6 +102,7 @@ def linear_tiles(rows: int, depth: int, width: int) -> LinearTiles | None:
     return LinearTiles(rows=max(16, height), cols=64, step=128, warps=4, stages=4)
 
 
+@lru_cache(CHOICES)
 def expert_tiles(pairs: int, experts: int) -> tuple[ExpertTiles, ExpertTiles]:
     """Tiles of the gate-and-up and of the down product for ``pairs`` of (token, expert) over ``experts`` experts.
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.kernels.fused.config import DecodeTiles, decode_tiles
 from engine.kernels.fused.launch import await_previous, launch_options
 from engine.kernels.fused.paging import LOG2E, merge, split_buffers
+from engine.kernels.fused.sizes import power_of_two
 
 
 @triton.jit
@@ -46,18 +47,11 @@ def _decode_kernel(
     context_lens,
     out,
     partial,
-    peaks,
-    masses,
+    statistics,
     q_heads,
     kv_heads,
     q_stride,
     table_stride,
-    k_block,
-    k_slot,
-    k_head,
-    v_block,
-    v_slot,
-    v_head,
     scale,
     eps,
     GROUP: tl.constexpr,
@@ -121,32 +115,31 @@ def _decode_kernel(
                 new_first, new_second = _normed(new_first, new_second, k_low, k_high, 0, D, eps)
             new_first, new_second = _rotated(new_first, new_second, cos, sin)
             if slot >= 0:
-                block, offset = slot // BLOCK_SIZE, slot % BLOCK_SIZE
-                target = k_cache + block * k_block + offset * k_slot + kv_head * k_head + half
-                tl.store(target, new_first, mask=half_in)
-                tl.store(target + D // 2, new_second, mask=half_in)
-                tl.store(v_cache + block * v_block + offset * v_slot + kv_head * v_head + dims, new_value, mask=dims_in)
+                entry = (slot * kv_heads + kv_head) * D
+                tl.store(k_cache + entry + half, new_first, mask=half_in)
+                tl.store(k_cache + entry + D // 2 + half, new_second, mask=half_in)
+                tl.store(v_cache + entry + dims, new_value, mask=dims_in)
             score = tl.sum(q_first.to(tl.float32) * new_first.to(tl.float32)[None, :], axis=1)
             score += tl.sum(q_second.to(tl.float32) * new_second.to(tl.float32)[None, :], axis=1)
-            peak = score * (scale * LOG2E)
+            peak = score * scale
             mass += 1.0
             total += new_value.to(tl.float32)[None, :]
-    keys = k_cache + kv_head * k_head + half[None, :]
-    values = v_cache + kv_head * v_head + dims[None, :]
+    keys = k_cache + kv_head * D + half[None, :]
+    values = v_cache + kv_head * D + dims[None, :]
     table = block_table + sequence.to(tl.int64) * table_stride
     for start in tl.range(first, last, SPAN):
         token = start + tl.arange(0, SPAN)
         held = token < last
         block = tl.load(table + token // BLOCK_SIZE, mask=held, other=0).to(tl.int64)
-        offset = token % BLOCK_SIZE
-        k_at = keys + (block * k_block + offset * k_slot)[:, None]
+        entry = (block * BLOCK_SIZE + token % BLOCK_SIZE) * kv_heads * D
+        k_at = keys + entry[:, None]
         k_in = held[:, None] & half_in[None, :]
         v_in = held[:, None] & dims_in[None, :]
         k_first = tl.load(k_at, mask=k_in, other=0.0)
         k_second = tl.load(k_at + D // 2, mask=k_in, other=0.0)
-        value = tl.load(values + (block * v_block + offset * v_slot)[:, None], mask=v_in, other=0.0)
+        value = tl.load(values + entry[:, None], mask=v_in, other=0.0)
         score = tl.dot(q_first, tl.trans(k_first), input_precision=PRECISION)
-        score = tl.dot(q_second, tl.trans(k_second), score, input_precision=PRECISION) * (scale * LOG2E)
+        score = tl.dot(q_second, tl.trans(k_second), score, input_precision=PRECISION) * scale
         score = tl.where(held[None, :], score, float("-inf"))
         higher = tl.maximum(peak, tl.max(score, axis=1))
         weight = tl.exp2(score - higher[:, None])
@@ -161,8 +154,8 @@ def _decode_kernel(
         tl.store(out + rows[:, None] * D + dims[None, :], result.to(out.dtype.element_ty), mask=out_in)
     else:
         rows = rows * SPLITS + split
-        tl.store(peaks + rows, peak, mask=active)
-        tl.store(masses + rows, mass, mask=active)
+        tl.store(statistics + rows * 2, peak, mask=active)
+        tl.store(statistics + rows * 2 + 1, mass, mask=active)
         tl.store(partial + rows[:, None] * D + dims[None, :], total, mask=out_in & (mass > 0.0)[:, None])
 
 
@@ -181,12 +174,12 @@ def launch_decode(
     """
     k_cache, v_cache = caches
     kv_heads, dim = k_cache.shape[-2:]
-    sequences = len(q)
+    sequences = q.shape[0]
     heads = q.shape[1] if rotation is None else q.shape[1] // dim - 2 * kv_heads
     slots, q_weight, k_weight, cos_sin, positions, eps = rotation or (q, None, None, q, q, 0.0)
     out = torch.empty(sequences, heads, dim, dtype=q.dtype, device=q.device)
     splits = tiles.splits
-    partial, peak, mass = split_buffers(sequences * heads, splits, dim, q) if splits > 1 else (out, out, out)
+    partial, statistics = split_buffers(sequences * heads, splits, dim, q) if splits > 1 else (out, out)
     if not sequences:
         return out
     _decode_kernel[(sequences, kv_heads, splits)](
@@ -202,24 +195,21 @@ def launch_decode(
         context_lens,
         out,
         partial,
-        peak,
-        mass,
+        statistics,
         heads,
         kv_heads,
         q.stride(0),
         block_table.stride(0),
-        *k_cache.stride()[:3],
-        *v_cache.stride()[:3],
-        scale,
+        scale * LOG2E,
         eps,
         GROUP=heads // kv_heads,
-        TILE=max(16, triton.next_power_of_2(heads // kv_heads)),
+        TILE=max(16, power_of_two(heads // kv_heads)),
         SPAN=tiles.span,
         SPLITS=splits,
         BLOCK_SIZE=k_cache.shape[1],
         D=dim,
-        HALF=max(16, triton.next_power_of_2(dim // 2)),
-        DIM=max(16, triton.next_power_of_2(dim)),
+        HALF=max(16, power_of_two(dim // 2)),
+        DIM=max(16, power_of_two(dim)),
         FUSED=rotation is not None,
         NORM=q_weight is not None,
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
@@ -228,7 +218,7 @@ def launch_decode(
         **launch_options(q),
     )
     if splits > 1:
-        merge(partial, peak, mass, out)
+        merge(partial, statistics, out)
     return out
 
 
@@ -236,7 +226,7 @@ def decode_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor, scale: float
 ) -> Tensor:
     """See ``engine.kernels.decode_attention``."""
-    tiles = decode_tiles(len(q) * k_cache.shape[2], q.dtype == torch.float32)
+    tiles = decode_tiles(q.shape[0] * k_cache.shape[2], q.dtype == torch.float32)
     return launch_decode(q.contiguous(), None, (k_cache, v_cache), block_table, context_lens, scale, tiles)
 
 
@@ -256,5 +246,5 @@ def rope_decode_attention(
 ) -> Tensor:
     """See ``engine.kernels.rope_decode_attention``."""
     rotation = (slot_mapping, q_weight, k_weight, cos_sin, positions, eps)
-    tiles = decode_tiles(len(qkv) * k_cache.shape[2], qkv.dtype == torch.float32)
+    tiles = decode_tiles(qkv.shape[0] * k_cache.shape[2], qkv.dtype == torch.float32)
     return launch_decode(qkv, rotation, (k_cache, v_cache), block_table, context_lens, scale, tiles)

@@ -11,7 +11,6 @@ Written in Gluon, which states layouts, copies and waits itself. What it cannot 
 from __future__ import annotations
 
 import torch
-import triton
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -24,7 +23,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-LOG2E = gl.constexpr(1.4426950408889634)
+from engine.kernels.fused.paging import LOG2E
+from engine.kernels.fused.sizes import power_of_two
+
 # Rows of (token, head of a group) of one warp group, and of both.
 ROWS = gl.constexpr(64)
 TILE = gl.constexpr(128)
@@ -252,7 +253,7 @@ def _prefill_kernel(
         full = (_barriers(1), _barriers(1))
         empty = (_barriers(2), _barriers(2))
         place = (begin, start, count, cached, rounds, kv_head)
-        rows = (q, out, place, (q_stride, out_stride), scale * LOG2E, q_rooms, rooms, full, empty, GROUP, GROUP_PAD)
+        rows = (q, out, place, (q_stride, out_stride), scale, q_rooms, rooms, full, empty, GROUP, GROUP_PAD)
         gl.warp_specialize(
             [
                 (_attend_first, rows),
@@ -286,7 +287,7 @@ def prefill_attention(
     blocks, size, kv_heads, _ = k_cache.shape
     sequences = len(context_lens)
     group = heads // kv_heads
-    pad = triton.next_power_of_2(group)
+    pad = power_of_two(group)
     out = torch.zeros(tokens, heads, dim, dtype=q.dtype, device=q.device)
     if not tokens:
         return out
@@ -308,7 +309,7 @@ def prefill_attention(
         q.stride(0),
         out.stride(0),
         block_table.stride(0),
-        scale,
+        scale * LOG2E,
         GROUP=group,
         GROUP_PAD=pad,
         DIM=dim,

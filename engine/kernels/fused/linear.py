@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from engine.kernels.fused.config import LinearTiles, linear_tiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import ceil_div
 
 
 @triton.jit
@@ -60,12 +61,12 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
     ``weight`` may be wider than ``x``: then the product has float32's accuracy, in three passes of the matrix units.
     """
     rows, depth = x.shape
-    width = len(weight)
+    width = weight.shape[0]
     tiles = tiles.for_type(weight.element_size())
     precision = "tf32" if weight.dtype != torch.float32 else "ieee" if x.dtype == torch.float32 else "tf32x3"
     out = torch.empty(rows, width, dtype=dtype or x.dtype, device=x.device)
     if rows:
-        _linear_kernel[(triton.cdiv(width, tiles.cols), triton.cdiv(rows, tiles.rows))](
+        _linear_kernel[(ceil_div(width, tiles.cols), ceil_div(rows, tiles.rows))](
             x,
             weight,
             out,
@@ -87,7 +88,7 @@ def skinny_linear(x: Tensor, weight: Tensor, tiles: LinearTiles, dtype: torch.dt
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """See ``engine.kernels.linear``."""
-    tiles = linear_tiles(len(x), x.shape[1], len(weight))
+    tiles = linear_tiles(x.shape[0], x.shape[1], weight.shape[0])
     if tiles is None or not weight.is_contiguous():
         return functional.linear(x, weight)
     return skinny_linear(x, weight, tiles)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options
 from engine.kernels.fused.paging import LOG2E, find_sequence, merge, split_buffers, split_count
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 
 @triton.jit
@@ -109,9 +110,9 @@ def mla_norm_rope_cache(
             heads,
             eps,
             L=kv_weight.shape[0],
-            LATENT=triton.next_power_of_2(kv_weight.shape[0]),
+            LATENT=power_of_two(kv_weight.shape[0]),
             R=rope,
-            HALF=triton.next_power_of_2(rope // 2),
+            HALF=power_of_two(rope // 2),
             INTERLEAVED=interleaved,
             num_warps=1,
             **launch_options(q_rope),
@@ -129,8 +130,7 @@ def _latent_attention_kernel(
     query_start,
     out,
     partial,
-    peaks,
-    masses,
+    statistics,
     sequences,
     heads,
     latent_token,
@@ -138,8 +138,6 @@ def _latent_attention_kernel(
     rope_token,
     rope_head,
     table_stride,
-    cache_block,
-    cache_slot,
     block_size,
     scale,
     HEADS: tl.constexpr,
@@ -196,11 +194,11 @@ def _latent_attention_kernel(
         token = begin_span + tl.arange(0, SPAN)
         held = (token < last)[:, None]
         block = tl.load(table + token // block_size, mask=token < last, other=0).to(tl.int64)
-        rows = latent_cache + (block * cache_block + token % block_size * cache_slot)[:, None]
+        rows = latent_cache + ((block * block_size + token % block_size) * (L + R))[:, None]
         latent = tl.load(rows + dims[None, :], mask=held & latent_in, other=0.0)
         turned = tl.load(rows + L + turns[None, :], mask=held & rope_in, other=0.0)
         score = tl.dot(q_tile, tl.trans(latent), input_precision=PRECISION)
-        score = tl.dot(q_turned, tl.trans(turned), score, input_precision=PRECISION) * (scale * LOG2E)
+        score = tl.dot(q_turned, tl.trans(turned), score, input_precision=PRECISION) * scale
         score = tl.where(token[None, :] <= limit[:, None], score, float("-inf"))
         higher = tl.maximum(peak, tl.max(score, axis=1))
         base = tl.where(higher == float("-inf"), 0.0, higher)
@@ -217,8 +215,8 @@ def _latent_attention_kernel(
         )
     else:
         rows = rows * SPLITS + split
-        tl.store(peaks + rows, peak, mask=active)
-        tl.store(masses + rows, mass, mask=active)
+        tl.store(statistics + rows * 2, peak, mask=active)
+        tl.store(statistics + rows * 2 + 1, mass, mask=active)
         mask = (active & (mass > 0.0))[:, None] & latent_in
         tl.store(partial + rows[:, None] * L + dims[None, :], accumulated, mask=mask)
 
@@ -236,15 +234,15 @@ def _launch(
 ) -> Tensor:
     tokens, heads, rank = q_latent.shape
     rope = q_rope.shape[-1]
-    padded = triton.next_power_of_2(heads)
-    sequences = len(context_lens)
+    padded = power_of_two(heads)
+    sequences = context_lens.shape[0]
     decode = query_start is None
-    tiles = sequences * triton.cdiv(padded, tile) if decode else tokens * padded // tile + sequences
+    tiles = sequences * ceil_div(padded, tile) if decode else tokens * padded // tile + sequences
     splits = split_count(tiles, target=132) if decode else 1
     out = (torch.empty if decode else torch.zeros)(tokens, heads, rank, dtype=q_latent.dtype, device=q_latent.device)
     if not tokens:
         return out
-    partial, peak, mass = split_buffers(tokens * heads, splits, rank, q_latent) if splits > 1 else (out, out, out)
+    partial, statistics = split_buffers(tokens * heads, splits, rank, q_latent) if splits > 1 else (out, out)
     _latent_attention_kernel[(tiles, splits)](
         q_latent,
         q_rope,
@@ -254,8 +252,7 @@ def _launch(
         context_lens if query_start is None else query_start,
         out,
         partial,
-        peak,
-        mass,
+        statistics,
         sequences,
         heads,
         q_latent.stride(0),
@@ -263,18 +260,16 @@ def _launch(
         q_rope.stride(0),
         q_rope.stride(1),
         block_table.stride(0),
-        latent_cache.stride(0),
-        latent_cache.stride(1),
         latent_cache.shape[1],
-        scale,
+        scale * LOG2E,
         HEADS=padded,
         TILE=tile,
         SPAN=32,
         SPLITS=splits,
         L=rank,
-        LATENT=max(16, triton.next_power_of_2(rank)),
+        LATENT=max(16, power_of_two(rank)),
         R=rope,
-        ROPE=max(16, triton.next_power_of_2(rope)),
+        ROPE=max(16, power_of_two(rope)),
         DECODE=decode,
         PRECISION="ieee" if q_latent.dtype == torch.float32 else "tf32",
         num_warps=warps,
@@ -282,7 +277,7 @@ def _launch(
         **launch_options(q_latent),
     )
     if splits > 1:
-        merge(partial, peak, mass, out)
+        merge(partial, statistics, out)
     return out
 
 

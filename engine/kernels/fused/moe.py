@@ -15,6 +15,7 @@ from engine.kernels.fused.config import ExpertTiles, expert_tiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 from engine.kernels.fused.moe_blocks import Blocks, sort_into_blocks
 from engine.kernels.fused.norm import combine
+from engine.kernels.fused.sizes import ceil_div
 
 # Up to this many pairs each is a block of its own: sorting would cost more than the few experts read twice.
 DIRECT_PAIRS = 32
@@ -157,7 +158,7 @@ def gate_up(x: Tensor, weight: Tensor, blocks: Blocks, pairs: int, offset: int, 
     local, double, width = weight.shape
     inner = double // 2
     hidden = torch.empty(pairs, inner, dtype=x.dtype, device=x.device)
-    _gate_up_kernel[(triton.cdiv(inner, tiles.cols), blocks.count)](
+    _gate_up_kernel[(ceil_div(inner, tiles.cols), blocks.count)](
         x,
         weight,
         hidden,
@@ -167,7 +168,7 @@ def gate_up(x: Tensor, weight: Tensor, blocks: Blocks, pairs: int, offset: int, 
         x.stride(0),
         offset,
         local,
-        TOP_K=pairs // len(x),
+        TOP_K=pairs // x.shape[0],
         WIDTH=width,
         INNER=inner,
         ROWS=tiles.rows,
@@ -186,9 +187,9 @@ def gate_up(x: Tensor, weight: Tensor, blocks: Blocks, pairs: int, offset: int, 
 def down(hidden: Tensor, weight: Tensor, blocks: Blocks, offset: int, tiles: ExpertTiles) -> Tensor:
     """The down product of every pair [pairs, H], not yet weighted."""
     local, width, inner = weight.shape
-    pairs = len(hidden)
+    pairs = hidden.shape[0]
     parts = torch.empty(pairs, width, dtype=hidden.dtype, device=hidden.device)
-    _down_kernel[(triton.cdiv(width, tiles.cols), blocks.count)](
+    _down_kernel[(ceil_div(width, tiles.cols), blocks.count)](
         hidden,
         weight,
         parts,

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import power_of_two
 
 # The pairs that one program can rank in registers.
 ONE_PASS = 1024
@@ -110,9 +111,9 @@ def sort_into_blocks(ids: Tensor, rows: int, expert_offset: int, local_experts: 
         local_experts,
         count,
         ROWS=rows,
-        PAIRS=max(32, triton.next_power_of_2(pairs)),
-        BINS=max(32, triton.next_power_of_2(local_experts)),
-        COUNT=triton.next_power_of_2(count),
+        PAIRS=max(32, power_of_two(pairs)),
+        BINS=max(32, power_of_two(local_experts)),
+        COUNT=power_of_two(count),
         num_warps=4,
         **launch_options(ids),
     )

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 
 @triton.jit
@@ -78,9 +79,9 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """See ``engine.kernels.rms_norm``."""
     rows = x.reshape(-1, x.shape[-1])
     normed = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
-    block = triton.next_power_of_2(x.shape[-1])
-    if len(rows):
-        _norm_kernel[(len(rows),)](
+    block = power_of_two(x.shape[-1])
+    if rows.shape[0]:
+        _norm_kernel[(rows.shape[0],)](
             rows,
             rows,
             weight,
@@ -101,9 +102,9 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     """See ``engine.kernels.add_rms_norm``."""
     residual = residual.contiguous()
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
-    block = triton.next_power_of_2(x.shape[-1])
-    if len(x):
-        _norm_kernel[(len(x),)](
+    block = power_of_two(x.shape[-1])
+    if x.shape[0]:
+        _norm_kernel[(x.shape[0],)](
             x,
             residual,
             weight,
@@ -134,7 +135,7 @@ def combine_add_rms_norm(
     tokens, k, width = parts.shape
     residual = residual.contiguous()
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
-    block = triton.next_power_of_2(width)
+    block = power_of_two(width)
     if tokens:
         _combine_kernel[(tokens, 1)](
             parts,
@@ -149,7 +150,7 @@ def combine_add_rms_norm(
             expert_offset,
             local_experts,
             K=k,
-            CHOICES=triton.next_power_of_2(k),
+            CHOICES=power_of_two(k),
             NORM=True,
             BLOCK=block,
             num_warps=_warps(block),
@@ -162,9 +163,9 @@ def combine(parts: Tensor, weights: Tensor, ids: Tensor, expert_offset: int, loc
     """The weighted sum [T, H] of the experts' outputs ``parts`` [T, k, H], those of other ranks' experts left out."""
     tokens, k, width = parts.shape
     total = torch.empty(tokens, width, dtype=parts.dtype, device=parts.device)
-    block = min(1024, triton.next_power_of_2(width))
+    block = min(1024, power_of_two(width))
     if tokens:
-        _combine_kernel[(tokens, triton.cdiv(width, block))](
+        _combine_kernel[(tokens, ceil_div(width, block))](
             parts,
             weights,
             ids,
@@ -177,7 +178,7 @@ def combine(parts: Tensor, weights: Tensor, ids: Tensor, expert_offset: int, loc
             expert_offset,
             local_experts,
             K=k,
-            CHOICES=triton.next_power_of_2(k),
+            CHOICES=power_of_two(k),
             NORM=False,
             BLOCK=block,
             num_warps=_warps(block),

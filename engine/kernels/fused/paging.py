@@ -8,8 +8,10 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options
+from engine.kernels.fused.sizes import power_of_two
 
-LOG2E = tl.constexpr(1.4426950408889634)
+LOG2E = 1.4426950408889634
+"""Softmaxes are in base 2: their kernels are given the scale times this."""
 
 
 @triton.jit
@@ -31,14 +33,14 @@ def find_sequence(query_start, tile, sequences, rows_a_token: tl.constexpr, TILE
 
 @triton.jit
 def _merge_kernel(
-    partial, peak, mass, out, SPLITS: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, PDL: tl.constexpr
+    partial, statistics, out, SPLITS: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, PDL: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     await_previous(PDL)
     split = tl.arange(0, SPLITS)
     cols = tl.arange(0, PAD)
-    top = tl.load(peak + row * SPLITS + split)
-    total = tl.load(mass + row * SPLITS + split)
+    top = tl.load(statistics + (row * SPLITS + split) * 2)
+    total = tl.load(statistics + (row * SPLITS + split) * 2 + 1)
     highest = tl.max(top)
     factor = tl.where(total > 0.0, tl.exp2(top - highest), 0.0)
     inside = (total > 0.0)[:, None] & (cols < D)[None, :]
@@ -48,31 +50,29 @@ def _merge_kernel(
     tl.store(out + row * D + cols, value.to(out.dtype.element_ty), mask=cols < D)
 
 
-def merge(partial: Tensor, peak: Tensor, mass: Tensor, out: Tensor) -> None:
+def merge(partial: Tensor, statistics: Tensor, out: Tensor) -> None:
     """Merge attention read in parts.
 
-    partial [rows, splits, D] float32 unnormalised sums, peak and mass [rows, splits] float32: the base-2 maximum and
-    the sum of weights of each part (mass 0: nothing there). Writes ``out`` [rows, D].
+    partial [rows, splits, D] float32 unnormalised sums, statistics [rows, splits, 2] float32: the base-2 maximum and
+    the sum of weights of each part (sum 0: nothing there). Writes ``out`` [rows, D].
     """
     rows, splits, dim = partial.shape
     _merge_kernel[(rows,)](
         partial,
-        peak,
-        mass,
+        statistics,
         out,
         SPLITS=splits,
         D=dim,
-        PAD=triton.next_power_of_2(dim),
+        PAD=power_of_two(dim),
         num_warps=4 if dim > 128 else 2,
         **launch_options(partial),
     )
 
 
-def split_buffers(rows: int, splits: int, dim: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def split_buffers(rows: int, splits: int, dim: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Room for the parts that ``merge`` takes."""
     partial = torch.empty(rows, splits, dim, dtype=torch.float32, device=like.device)
-    statistics = torch.empty(2, rows, splits, dtype=torch.float32, device=like.device)
-    return partial, statistics[0], statistics[1]
+    return partial, torch.empty(rows, splits, 2, dtype=torch.float32, device=like.device)
 
 
 def split_count(programs: int, target: int = 256) -> int:

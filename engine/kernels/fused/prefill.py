@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.kernels.fused.config import PrefillTiles, prefill_tiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 from engine.kernels.fused.paging import LOG2E, find_sequence
+from engine.kernels.fused.sizes import power_of_two
 
 GLUON_RELEASE = "3.6."
 """The release of Triton that hopper_prefill is written for: Gluon's interface is not a settled one, so another release
@@ -32,7 +33,7 @@ def _attend(
     k_cache,
     v_cache,
     table,
-    strides,
+    slot_stride,
     scale,
     BLOCK_SIZE: tl.constexpr,
     D: tl.constexpr,
@@ -46,13 +47,11 @@ def _attend(
         token = start + tl.arange(0, SPAN)
         held = token < last
         block = tl.load(table + token // BLOCK_SIZE, mask=held, other=0).to(tl.int64)
-        offset = token % BLOCK_SIZE
+        entry = (block * BLOCK_SIZE + token % BLOCK_SIZE) * slot_stride
         mask = held[:, None] & (dims < D)[None, :] if MASKED or D < DIM else None
         rest = 0.0 if MASKED or D < DIM else None
-        key = tl.load(
-            k_cache + (block * strides[0] + offset * strides[1])[:, None] + dims[None, :], mask=mask, other=rest
-        )
-        score = tl.dot(q, tl.trans(key), input_precision=PRECISION) * (scale * LOG2E)
+        key = tl.load(k_cache + entry[:, None] + dims[None, :], mask=mask, other=rest)
+        score = tl.dot(q, tl.trans(key), input_precision=PRECISION) * scale
         if MASKED:
             score = tl.where(token[None, :] <= limit[:, None], score, float("-inf"))
         higher = tl.maximum(peak, tl.max(score, axis=1))
@@ -60,9 +59,7 @@ def _attend(
         weight = tl.exp2(score - base[:, None])
         shrink = tl.exp2(peak - base)
         mass = mass * shrink + tl.sum(weight, axis=1)
-        value = tl.load(
-            v_cache + (block * strides[2] + offset * strides[3])[:, None] + dims[None, :], mask=mask, other=rest
-        )
+        value = tl.load(v_cache + entry[:, None] + dims[None, :], mask=mask, other=rest)
         accumulated = tl.dot(weight.to(value.dtype), value, accumulated * shrink[:, None], input_precision=PRECISION)
         peak = higher
     return accumulated, peak, mass
@@ -81,12 +78,6 @@ def _prefill_kernel(
     q_heads,
     q_stride,
     table_stride,
-    k_block,
-    k_slot,
-    k_head,
-    v_block,
-    v_slot,
-    v_head,
     scale,
     GROUP: tl.constexpr,
     GROUP_PAD: tl.constexpr,
@@ -121,18 +112,18 @@ def _prefill_kernel(
     peak = tl.full([TILE], float("-inf"), dtype=tl.float32)
     mass = tl.zeros([TILE], dtype=tl.float32)
     accumulated = tl.zeros([TILE, DIM], dtype=tl.float32)
-    keys = k_cache + kv_head * k_head
-    values = v_cache + kv_head * v_head
+    keys = k_cache + kv_head * D
+    values = v_cache + kv_head * D
     table = block_table + sequence.to(tl.int64) * table_stride
-    strides = (k_block, k_slot, v_block, v_slot)
+    slot_stride = tl.num_programs(1) * D
     # The blocks that every query of the tile sees whole need no mask.
     clear = tl.minimum(end, tl.min(limit) + 1) // SPAN * SPAN
     accumulated, peak, mass = _attend(
-        q_tile, accumulated, peak, mass, 0, clear, limit, keys, values, table, strides, scale,
+        q_tile, accumulated, peak, mass, 0, clear, limit, keys, values, table, slot_stride, scale,
         BLOCK_SIZE, D, DIM, SPAN, False, PRECISION,
     )  # fmt: skip
     accumulated, peak, mass = _attend(
-        q_tile, accumulated, peak, mass, clear, end, limit, keys, values, table, strides, scale,
+        q_tile, accumulated, peak, mass, clear, end, limit, keys, values, table, slot_stride, scale,
         BLOCK_SIZE, D, DIM, SPAN, True, PRECISION,
     )  # fmt: skip
     rows = query.to(tl.int64) * q_heads + kv_head * GROUP + head
@@ -155,9 +146,9 @@ def launch_prefill(
     kv_heads, dim = k_cache.shape[-2:]
     tokens, heads, _ = q.shape
     group = heads // kv_heads
-    pad = triton.next_power_of_2(group)
+    pad = power_of_two(group)
     tile = max(tiles.rows, pad)
-    sequences = len(context_lens)
+    sequences = context_lens.shape[0]
     out = torch.zeros(tokens, heads, dim, dtype=q.dtype, device=q.device)
     if not tokens:
         return out
@@ -173,16 +164,14 @@ def launch_prefill(
         heads,
         q.stride(0),
         block_table.stride(0),
-        *k_cache.stride()[:3],
-        *v_cache.stride()[:3],
-        scale,
+        scale * LOG2E,
         GROUP=group,
         GROUP_PAD=pad,
         TILE=tile,
         SPAN=tiles.span,
         BLOCK_SIZE=k_cache.shape[1],
         D=dim,
-        DIM=max(16, triton.next_power_of_2(dim)),
+        DIM=max(16, power_of_two(dim)),
         PRECISION="ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=tiles.warps,
         num_stages=tiles.stages,

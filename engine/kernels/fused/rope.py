@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 # Heads of one token that a program takes.
 HEADS = 8
@@ -25,13 +26,6 @@ def _qk_norm_rope_cache_kernel(
     slot_mapping,
     out,
     qkv_stride,
-    k_block,
-    k_slot,
-    k_head,
-    v_block,
-    v_slot,
-    v_head,
-    block_size,
     q_heads,
     kv_heads,
     eps,
@@ -77,12 +71,11 @@ def _qk_norm_rope_cache_kernel(
     tl.store(target + D // 2, turned_second, mask=inside & is_q)
     slot = tl.load(slot_mapping + token).to(tl.int64)
     if slot >= 0:
-        block, offset = slot // block_size, slot % block_size
-        target = k_cache + block * k_block + offset * k_slot + (head - q_heads) * k_head + half
+        target = k_cache + (slot * kv_heads + head - q_heads) * D + half
         is_k = inside & (head >= q_heads) & (head < q_heads + kv_heads)
         tl.store(target, turned_first, mask=is_k)
         tl.store(target + D // 2, turned_second, mask=is_k)
-        target = v_cache + block * v_block + offset * v_slot + (head - q_heads - kv_heads) * v_head + half
+        target = v_cache + (slot * kv_heads + head - q_heads - kv_heads) * D + half
         tl.store(target, turned_first, mask=inside & is_v)
         tl.store(target + D // 2, turned_second, mask=inside & is_v)
 
@@ -100,11 +93,11 @@ def qk_norm_rope_cache(
 ) -> Tensor:
     """See ``engine.kernels.qk_norm_rope_cache``."""
     kv_heads, dim = k_cache.shape[-2:]
-    tokens, heads = len(qkv), qkv.shape[1] // dim
+    tokens, heads = qkv.shape[0], qkv.shape[1] // dim
     q_heads = heads - 2 * kv_heads
     out = torch.empty(tokens, q_heads, dim, dtype=qkv.dtype, device=qkv.device)
     if tokens:
-        _qk_norm_rope_cache_kernel[(tokens, triton.cdiv(heads, HEADS))](
+        _qk_norm_rope_cache_kernel[(tokens, ceil_div(heads, HEADS))](
             qkv,
             qkv if q_weight is None else q_weight,
             qkv if k_weight is None else k_weight,
@@ -115,14 +108,11 @@ def qk_norm_rope_cache(
             slot_mapping,
             out,
             qkv.stride(0),
-            *k_cache.stride()[:3],
-            *v_cache.stride()[:3],
-            k_cache.shape[1],
             q_heads,
             kv_heads,
             eps,
             D=dim,
-            HALF=triton.next_power_of_2(dim // 2),
+            HALF=power_of_two(dim // 2),
             HEADS=HEADS,
             NORM=q_weight is not None,
             num_warps=1,

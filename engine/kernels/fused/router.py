@@ -16,6 +16,7 @@ from engine.kernels.fused.config import LinearTiles
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
 from engine.kernels.fused.linear import skinny_linear
 from engine.kernels.fused.norm import add_rms_norm
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 # Beyond so many elements a matrix product is faster than rereading each row for every few experts.
 FEW_ELEMENTS = 32 * 2048
@@ -78,17 +79,17 @@ def add_norm_router(
         if rows > 512 or not router_weight.is_contiguous():
             return normed, total, functional.linear(normed.to(router_weight.dtype), router_weight).float()
         return normed, total, skinny_linear(normed, router_weight, ROUTER_TILES, dtype=torch.float32)
-    experts = len(router_weight)
+    experts = router_weight.shape[0]
     residual = residual.contiguous()
     normed, total = torch.empty_like(residual), torch.empty_like(residual)
     logits = torch.empty(rows, experts, dtype=torch.float32, device=x.device)
-    pad = triton.next_power_of_2(width)
+    pad = power_of_two(width)
     cols = max(1, min(8, 16384 // pad))
-    programs = triton.cdiv(experts, cols)
+    programs = ceil_div(experts, cols)
     # Enough programs for the card; past that, more tokens to each for one reading of the router.
     height = max(1, min(8, rows * programs // 512))
     if rows:
-        _add_norm_router_kernel[(programs, triton.cdiv(rows, height))](
+        _add_norm_router_kernel[(programs, ceil_div(rows, height))](
             x,
             residual,
             norm_weight,
@@ -104,7 +105,7 @@ def add_norm_router(
             PAD=pad,
             COLS=cols,
             ROWS=height,
-            SHARE=triton.cdiv(width, programs),
+            SHARE=ceil_div(width, programs),
             num_warps=8,
             **launch_options(x),
         )

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import power_of_two
 
 
 @triton.jit
@@ -94,23 +95,23 @@ def _grouped_sigmoid_topk_kernel(
 
 
 def _outputs(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    weights = torch.empty(len(logits), k, dtype=torch.float32, device=logits.device)
-    return weights, torch.empty(len(logits), k, dtype=torch.int32, device=logits.device)
+    weights = torch.empty(logits.shape[0], k, dtype=torch.float32, device=logits.device)
+    return weights, torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
 
 
 def route_softmax_topk(logits: Tensor, k: int, renormalise: bool) -> tuple[Tensor, Tensor]:
     """See ``engine.kernels.route_softmax_topk``."""
     weights, ids = _outputs(logits, k)
-    if len(logits):
-        _softmax_topk_kernel[(len(logits),)](
+    if logits.shape[0]:
+        _softmax_topk_kernel[(logits.shape[0],)](
             logits,
             weights,
             ids,
             logits.stride(0),
             logits.shape[1],
             K=k,
-            SLOTS=triton.next_power_of_2(k),
-            EXPERTS=triton.next_power_of_2(logits.shape[1]),
+            SLOTS=power_of_two(k),
+            EXPERTS=power_of_two(logits.shape[1]),
             RENORMALISE=renormalise,
             num_warps=1,
             **launch_options(logits),
@@ -123,8 +124,8 @@ def route_grouped_sigmoid_topk(
 ) -> tuple[Tensor, Tensor]:
     """See ``engine.kernels.route_grouped_sigmoid_topk``."""
     weights, ids = _outputs(logits, k)
-    if len(logits):
-        _grouped_sigmoid_topk_kernel[(len(logits),)](
+    if logits.shape[0]:
+        _grouped_sigmoid_topk_kernel[(logits.shape[0],)](
             logits,
             bias,
             weights,
@@ -133,8 +134,8 @@ def route_grouped_sigmoid_topk(
             logits.shape[1],
             scaling,
             K=k,
-            SLOTS=triton.next_power_of_2(k),
-            EXPERTS=triton.next_power_of_2(logits.shape[1]),
+            SLOTS=power_of_two(k),
+            EXPERTS=power_of_two(logits.shape[1]),
             GROUPS=groups,
             TOP_GROUPS=top_groups,
             GROUP_SIZE=logits.shape[1] // groups,

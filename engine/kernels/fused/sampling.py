@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.fused.launch import await_previous, launch_options, release_next
+from engine.kernels.fused.sizes import ceil_div, power_of_two
 
 # Tokens of the vocabulary that one program looks through.
 PART = 4096
@@ -128,7 +129,7 @@ def sample(logits: Tensor, temperature: Tensor, top_p: Tensor, seed: Tensor, pos
     out = torch.empty(rows, dtype=torch.int64, device=logits.device)
     if not rows:
         return out
-    parts = triton.cdiv(vocab, PART)
+    parts = ceil_div(vocab, PART)
     edge = torch.empty(rows, dtype=torch.int32, device=logits.device)
     best = torch.empty(rows, parts, dtype=torch.float32, device=logits.device)
     token = torch.empty(rows, parts, dtype=torch.int32, device=logits.device)
@@ -138,5 +139,5 @@ def sample(logits: Tensor, temperature: Tensor, top_p: Tensor, seed: Tensor, pos
     _part_kernel[(rows, parts)](
         logits, temperature, edge, seed, position, best, token, stride, vocab, parts, PART=PART, num_warps=8, **options
     )
-    _choose_kernel[(rows,)](best, token, out, parts, PARTS=triton.next_power_of_2(parts), num_warps=1, **options)
+    _choose_kernel[(rows,)](best, token, out, parts, PARTS=power_of_two(parts), num_warps=1, **options)
     return out
