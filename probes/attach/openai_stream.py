@@ -11,6 +11,9 @@ import msgspec
 
 from sessions.messages import RequestSpec
 
+READ_TIMEOUT_S = 120.0
+MAX_CONNECTIONS = 4096
+
 
 class Piece(msgspec.Struct, frozen=True):
     """A chunk that arrived at `t_ns`: its text, the tokens it stands for, and at the end the finish reason."""
@@ -52,8 +55,45 @@ class _Chunk(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
-async def stream_completion(client: httpx.AsyncClient, model: str, spec: RequestSpec) -> AsyncIterator[Piece]:
-    """Ask for a completion and yield its chunks as they arrive. Raise StreamError."""
+class CompletionClient:
+    """Asks one server for streamed completions, over connections that stay open."""
+
+    def __init__(self, url: str, headers: dict[str, str], model: str) -> None:
+        limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+        self._client = httpx.AsyncClient(headers=headers, timeout=READ_TIMEOUT_S, limits=limits)
+        self._model = model
+        # Made once: what is done between a request being due and its sending counts as the server's time.
+        self._url = httpx.URL(f"{url}/v1/completions")
+        self._headers = httpx.Headers([*self._client.headers.raw, (b"content-type", b"application/json")])
+        self._extensions = {"timeout": self._client.timeout.as_dict()}
+
+    async def stream(self, spec: RequestSpec) -> AsyncIterator[Piece]:
+        """Ask for a completion and yield its chunks as they arrive. Raise StreamError."""
+        body = msgspec.json.encode(_body(self._model, spec))
+        request = httpx.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
+        begun = False
+        try:
+            response = await self._client.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    text = (await response.aread()).decode(errors="replace")
+                    raise StreamError(f"{response.status_code}: {' '.join(text.split())[:200]}", refused=True)
+                async for line in response.aiter_lines():
+                    piece = read_line(line, time.monotonic_ns())
+                    if piece is not None:
+                        begun = True
+                        yield piece
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise StreamError(f"{type(error).__name__}: {error}", refused=not begun) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def _body(model: str, spec: RequestSpec) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model,
         "prompt": spec.prompt,
@@ -67,19 +107,7 @@ async def stream_completion(client: httpx.AsyncClient, model: str, spec: Request
     }
     if spec.stop:
         body["stop"] = spec.stop
-    begun = False
-    try:
-        async with client.stream("POST", "/v1/completions", json=body) as response:
-            if not response.is_success:
-                text = (await response.aread()).decode(errors="replace")
-                raise StreamError(f"{response.status_code}: {' '.join(text.split())[:200]}", refused=True)
-            async for line in response.aiter_lines():
-                piece = read_line(line, time.monotonic_ns())
-                if piece is not None:
-                    begun = True
-                    yield piece
-    except httpx.HTTPError as error:
-        raise StreamError(f"{type(error).__name__}: {error}", refused=not begun) from None
+    return body
 
 
 def read_line(line: str, t_ns: int) -> Piece | None:

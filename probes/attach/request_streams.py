@@ -7,14 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-import httpx
-
 from probes.attach.http import ServerHttp
-from probes.attach.openai_stream import Piece, StreamError, stream_completion
+from probes.attach.openai_stream import CompletionClient, Piece, StreamError
 from sessions.messages import Finished, FinishReason, RequestSpec, TokenEvent, TokenFrame
 
-READ_TIMEOUT_S = 120.0
-MAX_CONNECTIONS = 4096
 _JOIN_S = 5.0
 
 
@@ -31,7 +27,7 @@ class RequestStreams:
         self._publish = publish
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
-        self._client: httpx.AsyncClient | None = None
+        self._client: CompletionClient | None = None
         self._thread = threading.Thread(target=self._run, name="request-streams", daemon=True)
         self._thread.start()
 
@@ -61,26 +57,23 @@ class RequestStreams:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._client is not None:
-            await self._client.aclose()
+            await self._client.close()
 
     def _begin(self, spec: RequestSpec) -> None:
         if self._client is None:
-            limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
-            self._client = httpx.AsyncClient(
-                base_url=self._http.url, headers=self._http.headers, timeout=READ_TIMEOUT_S, limits=limits
-            )
+            self._client = CompletionClient(self._http.url, self._http.headers, self._model)
         self._streams[spec.id] = self._loop.create_task(self._stream(self._client, spec))
 
     def _cancel(self, request: str) -> None:
         if task := self._streams.get(request):
             task.cancel()
 
-    async def _stream(self, client: httpx.AsyncClient, spec: RequestSpec) -> None:
+    async def _stream(self, client: CompletionClient, spec: RequestSpec) -> None:
         output, prompt = 0, len(spec.prompt)
         reason: FinishReason = "failed"
         detail = "the stream ended without a finish reason"
         try:
-            async for piece in stream_completion(client, self._model, spec):
+            async for piece in client.stream(spec):
                 output += piece.tokens
                 output = piece.output_tokens or output
                 prompt = piece.prompt_tokens or prompt
