@@ -1,4 +1,4 @@
-"""Samples every GPU of this host: a fast lane for power, a slow lane for what costs more."""
+"""Samples every GPU of this host: power in a fast lane, what costs more in a slow one, what costs most in a rare."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from sessions.messages import GpuFrame
 SLOW_CALL_NS = 2_000_000
 SLOW_CALLS_TO_MOVE = 2
 REOPEN_AFTER_NS = 5_000_000_000
+RARE_NS = 30_000_000_000
+"""How far apart readings of the rare lane are at least."""
 
 
 class _Gpu(msgspec.Struct):
@@ -55,6 +57,7 @@ class GpuProbe:
         self._slow_calls: dict[str, int] = {}
         self._gpus: list[_Gpu] = []
         self._opened_ns = 0
+        self._rare_ns: int | None = None
         self._open()
 
     @property
@@ -74,9 +77,15 @@ class GpuProbe:
         return [self._frame(gpu) for gpu in self._gpus]
 
     def sample_slow(self) -> None:
-        """Read the slow lane of every GPU; may take tens of milliseconds a GPU."""
+        """Read the slow lane of every GPU, and when it is due the rare one; may take tens of milliseconds a GPU."""
+        now_ns = self._now_ns()
+        rare = self._rare_ns is None or now_ns - self._rare_ns >= RARE_NS
+        if rare:
+            self._rare_ns = now_ns
         for gpu in list(self._gpus):
             self._read_lane(gpu, "slow")
+            if rare:
+                self._read_lane(gpu, "rare")
 
     def close(self) -> None:
         """Let go of NVML."""
@@ -154,7 +163,7 @@ class GpuProbe:
     def _judge_cost(self, name: str, took_ns: int) -> None:
         slow = self._slow_calls.get(name, 0) + 1 if took_ns > SLOW_CALL_NS else 0
         self._slow_calls[name] = slow
-        if slow >= SLOW_CALLS_TO_MOVE:
+        if slow >= SLOW_CALLS_TO_MOVE and self._lanes[name] == "fast":
             self._lanes[name] = "slow"
 
     def _frame(self, gpu: _Gpu) -> GpuFrame:

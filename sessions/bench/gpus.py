@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
+from sessions.energy import EnergyCounter
 from sessions.messages import GpuFrame
 from sessions.results import GpuConditions
 
@@ -74,12 +75,12 @@ def _by_gpu(frames: Sequence[GpuFrame], window: Window) -> list[list[GpuFrame]]:
 
 
 def _counted_watts(inside: Sequence[GpuFrame]) -> float | None:
-    """Mean watts by the energy counter; None unless it moved on within the window."""
-    readings = [(f.t_ns, f.energy_joules_total) for f in inside if f.energy_joules_total is not None]
-    if len(readings) < 2:
-        return None
-    (first_ns, first), (last_ns, last) = readings[0], readings[-1]
-    return (last - first) / ((last_ns - first_ns) / 1e9) if last > first and last_ns > first_ns else None
+    """Mean watts by the energy counter; None unless it was read twice within the window."""
+    counter = EnergyCounter()
+    for frame in inside:
+        if frame.energy_joules_total is not None:
+            counter.add(frame.t_ns, frame.energy_joules_total)
+    return counter.watts()
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

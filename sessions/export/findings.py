@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from sessions.energy import EnergyCounter
 from sessions.messages import BenchDone, GpuFrame, Message, Span, StageFrame
 from sessions.recording import meta
 from sessions.recording.markers import Mark
@@ -113,7 +114,8 @@ class _Collector:
         self._windows: dict[int, int] = {}
         self._gpus: dict[tuple[str, int], GpuFigures] = {}
         self._watts: dict[tuple[str, int], list[float]] = {}
-        self._energy: dict[tuple[str, int], tuple[float, float]] = {}
+        self._energy: dict[tuple[str, int], EnergyCounter] = {}
+        self._extent_ns: dict[tuple[str, int], tuple[int, int]] = {}
         self._lanes: dict[int, list[tuple[int, int, int, int, int]]] = {}
         self.benches: list[BenchResult] = []
 
@@ -152,13 +154,15 @@ class _Collector:
                 source=frame.source, index=frame.index, name=frame.name, emulated=frame.emulated
             )
             self._watts[key] = [0.0, 0.0, 0.0]
+            self._energy[key] = EnergyCounter()
+            self._extent_ns[key] = (frame.t_ns, frame.t_ns)
+        self._extent_ns[key] = (self._extent_ns[key][0], frame.t_ns)
         self._gpus[key].limit_watts = frame.power_limit_watts
         if frame.power_watts is not None:
             total, count, most = self._watts[key]
             self._watts[key] = [total + frame.power_watts, count + 1, max(most, frame.power_watts)]
         if frame.energy_joules_total is not None:
-            first, _ = self._energy.get(key, (frame.energy_joules_total, 0.0))
-            self._energy[key] = (first, frame.energy_joules_total)
+            self._energy[key].add(frame.t_ns, frame.energy_joules_total)
 
     def stages(self) -> list[StageFigures]:
         """Ranks in order, sums turned into means."""
@@ -173,10 +177,14 @@ class _Collector:
     def gpus(self) -> list[GpuFigures]:
         """GPUs in order."""
         for key, (total, count, most) in self._watts.items():
+            gpu = self._gpus[key]
             if count:
-                self._gpus[key].mean_watts, self._gpus[key].max_watts = total / count, most
-        for key, (first, last) in self._energy.items():
-            self._gpus[key].energy_joules = last - first
+                gpu.mean_watts, gpu.max_watts = total / count, most
+            counted = self._energy[key].watts()
+            watts = gpu.mean_watts if counted is None else counted
+            if watts is not None:
+                first, last = self._extent_ns[key]
+                gpu.energy_joules = watts * (last - first) / 1e9
         return [self._gpus[key] for key in sorted(self._gpus)]
 
     def lanes(self) -> list[Lane]:

@@ -75,6 +75,15 @@ def test_clock_reasons_fall_back_to_their_old_name() -> None:
     assert probe.sample()[0].clock_event_reasons == ["gpu_idle", "sw_power_cap"]
 
 
+def test_the_energy_counter_is_read_once_in_half_a_minute() -> None:
+    probe, nvml, time = make(1)
+    for _ in range(65):
+        probe.sample_slow()
+        time.advance(1_000_000_000)
+    assert nvml.calls["nvmlDeviceGetTotalEnergyConsumption"] == 3
+    assert nvml.calls["nvmlDeviceGetUtilizationRates"] == 65
+
+
 def test_a_call_seen_twice_to_be_slow_moves_to_the_slow_lane() -> None:
     probe, nvml, _ = make(1)
     nvml.cost_ns["nvmlDeviceGetMemoryInfo"] = 3_000_000
