@@ -139,7 +139,7 @@ class DistributedExecutor:
         if knobs.parallelism != self._knobs.parallelism:
             self._switch(knobs.parallelism)
         if knobs.cuda_graphs != self._knobs.cuda_graphs:
-            self._order(SetGraphs(knobs.cuda_graphs), Done, ORDER_S)
+            self._tell(SetGraphs(knobs.cuda_graphs))
         self._knobs = knobs
         return knobs
 
@@ -221,14 +221,18 @@ class DistributedExecutor:
             case _:
                 self._answers[rank] = message
 
-    def _order(self, order: ToWorker, answer: type[Answer], timeout_s: float) -> list[Answer]:
-        """Send an order to every rank; their answers by rank, or the first refusal raised once all have answered."""
-        self._answers.clear()
+    def _tell(self, order: ToWorker) -> None:
+        """Send an order to every rank, behind the micro-batches sent before."""
         try:
             for worker in self._workers:
                 worker.link.send(order)
         except LinkClosed:
             self._die()
+
+    def _order(self, order: ToWorker, answer: type[Answer], timeout_s: float) -> list[Answer]:
+        """Send an order to every rank; their answers by rank, or the first refusal raised once all have answered."""
+        self._answers.clear()
+        self._tell(order)
         deadline = time.monotonic() + timeout_s
         while len(self._answers) < len(self._workers):
             self._poll(0.1)

@@ -72,9 +72,9 @@ class Executor(Protocol):
         ...
 
     def apply(self, knobs: Knobs) -> Knobs:
-        """Make cuda_graphs and parallelism so. Called with nothing in flight. Returns what is in force; raises
-        KnobError (refused, nothing changed), OutOfMemory (likewise) or WorkerDied. After a change of parallelism
-        `capabilities` may be new and every row is forgotten."""
+        """Make cuda_graphs and parallelism so, for micro-batches submitted from now on. A change of parallelism needs
+        that nothing is in flight; after it `capabilities` may be new and every row is forgotten. Returns what is in
+        force; raises KnobError (refused, nothing changed), OutOfMemory (likewise) or WorkerDied."""
         ...
 
     def profile(self, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Turns knobs while requests run: the scheduler's at once, the executor's once nothing is in flight."""
+"""Turns knobs while requests run: all at once but the parallelism, which waits until nothing is in flight."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sessions.clock import Clock
 from sessions.knobs import KnobError, KnobName, Knobs, with_knob
 from sessions.messages import KnobReply, KnobRequest
 
-DRAINING: tuple[KnobName, ...] = ("cuda_graphs", "parallelism")
-"""Knobs that the executor turns, with nothing in flight."""
+EXECUTORS: tuple[KnobName, ...] = ("cuda_graphs", "parallelism")
+"""Knobs that the executor turns."""
 
 
 def limits_of(executor: Executor) -> Limits:
@@ -58,8 +58,8 @@ class KnobTurner:
     def turn(self) -> KnobReply | None:
         """Turn the next knob and return its reply; None when none is asked for, or when it has to wait.
 
-        A change that drains is announced in `switching` by one call and made by a later one, so that the caller can
-        tell its listeners in between. Raise WorkerDied.
+        A change of the parallelism is announced in `switching` by one call and made by a later one, once nothing is in
+        flight, so that the caller can tell its listeners in between. Raise WorkerDied.
         """
         if not self._asked:
             return None
@@ -68,13 +68,14 @@ class KnobTurner:
         recomputed, reason = 0, ""
         try:
             knobs = with_knob(before, command.knob, command.value)
-            if command.knob in DRAINING and knobs != before:
+            if command.knob in EXECUTORS and knobs != before:
                 self._check_available(command.knob)
-                if self.switching is None:
-                    self.switching = f"{command.knob} to {command.value}"
-                    return None
-                if self._scheduler.outstanding:
-                    return None
+                if command.knob == "parallelism":
+                    if self.switching is None:
+                        self.switching = f"{command.knob} to {command.value}"
+                        return None
+                    if self._scheduler.outstanding:
+                        return None
                 knobs = self._executor.apply(knobs)
             self.knobs = knobs
             self._scheduler.set_knobs(knobs)

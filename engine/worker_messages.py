@@ -34,7 +34,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 class SetGraphs(msgspec.Struct, frozen=True, tag="set_graphs"):
-    """Replay captured decode steps from now on, or launch each kernel again. Answered by Done."""
+    """Replay captured decode steps from now on, or launch each kernel again. Not answered."""
 
     on: bool
 

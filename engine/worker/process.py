@@ -83,6 +83,9 @@ class RankProcess:
                     self._reports.flush_spans()
             elif isinstance(order, Run):
                 self._run(order)
+            elif isinstance(order, SetGraphs):
+                self._graphs_on = order.on
+                self._set_graphs()
             elif isinstance(order, Stop):
                 self._close()
                 return
@@ -122,10 +125,6 @@ class RankProcess:
                 return self._load(config)
             case OpenCache(blocks, max_context):
                 self._open(blocks, max_context)
-                return Done()
-            case SetGraphs(on):
-                self._graphs_on = on
-                self._set_graphs()
                 return Done()
             case CheckSwitch(mode):
                 return self._loaded.room_for(mode)

@@ -216,6 +216,23 @@ def test_parallelism_drains_and_recomputes_everything_that_runs() -> None:
     check_outputs(engine, specs)
 
 
+def test_graphs_are_turned_while_micro_batches_are_in_flight() -> None:
+    engine = Engine(Knobs(async_depth=2))
+    specs = short_prompts(5, max_tokens=50)
+    engine.submit(specs)
+    for _ in range(10):
+        engine.step()
+    assert engine.core.scheduler.outstanding
+    engine.turn("cuda_graphs", "off" if engine.core.knob_state().knobs.cuda_graphs else "on")
+    engine.step()
+    reply = engine.of(KnobReply)[0]
+    assert isinstance(reply, KnobReply) and reply.ok
+    assert engine.core.scheduler.outstanding
+    assert not engine.of(EngineState), "nothing switches"
+    engine.run()
+    check_outputs(engine, specs)
+
+
 def test_requests_that_the_switched_engine_cannot_hold_end_with_the_reason() -> None:
     engine = Engine(Knobs(async_depth=2), kv_blocks=100, block_size=4, kv_blocks_under_ep=10)
     engine.submit(
