@@ -10,7 +10,7 @@ from probes.diagnosis.case import Case, build_case
 from probes.diagnosis.evidence import Evidence
 from probes.diagnosis.hypotheses import JUDGES
 from probes.diagnosis.metrics import HerdMetrics
-from probes.diagnosis.mix import mixed_gain, mixed_rate, prefill_in_the_mix
+from probes.diagnosis.mix import mixed_gain, mixed_rate, prefill_in_the_mix, rate_beside_prefill
 from probes.diagnosis.power import expected_watts
 from probes.diagnosis.replays import best_even_split, deepest_useful
 from probes.diagnosis.verdict import Verdict, ranked
@@ -67,8 +67,11 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         replayed = mixed_rate(replayed, evidence) if replayed is not None else None
         expected = mixed_rate(expected, evidence) if expected is not None else None
     else:
+        replayed = rate_beside_prefill(replayed, evidence) if replayed is not None else None
         error = abs(replayed.mid / rate - 1.0) if replayed is not None and rate else 0.0
-        verdicts = [_widened(verdict, max(_LEAST_ERROR, min(_MOST_ERROR, error))) for verdict in verdicts]
+        error = max(_LEAST_ERROR, min(_MOST_ERROR, error))
+        verdicts = [_with_error(verdict, error) for verdict in verdicts]
+        expected = _widened(rate_beside_prefill(expected, evidence), error) if expected is not None else None
     return Diagnosis(
         evidence=evidence,
         herd=case.metrics,
@@ -105,12 +108,15 @@ def _diluted(verdict: Verdict) -> Verdict:
     return msgspec.structs.replace(verdict, gain=mixed_gain(verdict.gain), supports=[*verdict.supports, note])
 
 
-def _widened(verdict: Verdict, error: float) -> Verdict:
+def _with_error(verdict: Verdict, error: float) -> Verdict:
     """Add the replay's own error to the band of what holds."""
     if verdict.gain is None or verdict.verdict != "holds":
         return verdict
-    low, mid, high = verdict.gain.low, verdict.gain.mid, verdict.gain.high
-    return msgspec.structs.replace(verdict, gain=Band(low / (1.0 + error), mid, high * (1.0 + error)))
+    return msgspec.structs.replace(verdict, gain=_widened(verdict.gain, error))
+
+
+def _widened(band: Band, error: float) -> Band:
+    return Band(band.low / (1.0 + error), band.mid, band.high * (1.0 + error))
 
 
 def _bubble(case: Case) -> Bubble | None:

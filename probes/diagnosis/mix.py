@@ -26,10 +26,15 @@ def prefill_in_the_mix(evidence: Evidence) -> bool:
     return evidence.tokens_per_s is not None and prefills > _OFTEN * len(evidence.spans)
 
 
-def mixed_rate(decode: Band, evidence: Evidence) -> Band:
-    """Tokens a second with the prefill that comes with them."""
+def rate_beside_prefill(decode: Band, evidence: Evidence) -> Band:
+    """Tokens a second with the time of the prefill that comes with them, which holds nothing else up: X."""
     prefill_s = _prefill_s_per_token(evidence)
-    rates = decode.map(lambda rate: 1.0 / (1.0 / rate + prefill_s))
+    return decode.map(lambda rate: 1.0 / (1.0 / rate + prefill_s))
+
+
+def mixed_rate(decode: Band, evidence: Evidence) -> Band:
+    """Tokens a second with the prefill that comes with them, which holds others up."""
+    rates = rate_beside_prefill(decode, evidence)
     return Band(rates.low / HELD_UP, rates.mid / math.sqrt(HELD_UP), rates.high)
 
 

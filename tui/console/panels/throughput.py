@@ -70,7 +70,8 @@ class ThroughputPanel(Panel):
         watts = sum(gpu.watts or 0.0 for gpu in self.store.gpus.values())
         parts: list[Row] = []
         if expected is not None:
-            band = f"{quantity(expected.low)}-{quantity(expected.high)}"
+            low, high = quantity(expected.low), quantity(expected.high)
+            band = low if low == high else f"{low}-{high}"
             parts.append(Row().add("expected ", DIM).add(band, GOOD if now >= expected.low else WARN))
         if queue and queue.running:
             parts.append(Row().add(quantity(now / queue.running), TEXT).add(" a stream", DIM))
