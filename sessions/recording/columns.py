@@ -53,8 +53,10 @@ def pack_column(values: Sequence[Any]) -> Column:
         floats = np.array(values, dtype=np.float64)
         with np.errstate(over="ignore"):
             scaled = np.rint(floats * _SCALE)
-        if np.all(np.abs(scaled) < _EXACT) and _same_bits(scaled / _SCALE, floats):
-            return [_DECIMAL, pack_integers(scaled.astype(np.int64))]
+        if np.all(np.abs(scaled) < _EXACT):
+            whole = scaled.astype(np.int64)
+            if _same_bits(whole / _SCALE, floats):
+                return [_DECIMAL, pack_integers(whole)]
         return [_FLOAT, pack_plain(floats.view(np.int64))]
     return [_PACKED, _encode(values)]
 

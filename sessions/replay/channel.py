@@ -43,6 +43,7 @@ class ReplayChannel(Endpoint):
         super().__init__(f"replay/{Path(path).name}")
         self.recording = Recording(path)
         self.player = player(self.recording, lookback_s)
+        self._told_ns = self.player.position_ns
         self._clock = clock or MonotonicClock()
         self._on_error = on_error
         self._state = SessionState(self.recording.seek(self.player.position_ns).state)
@@ -58,8 +59,8 @@ class ReplayChannel(Endpoint):
 
     @property
     def position_ns(self) -> int:
-        """The instant shown (recorder's clock)."""
-        return self.player.position_ns
+        """The instant shown (recorder's clock): all messages up to it have been handed on."""
+        return self._told_ns
 
     @property
     def extent_ns(self) -> tuple[int, int]:
@@ -68,7 +69,7 @@ class ReplayChannel(Endpoint):
 
     def now_ns(self) -> int:
         """The instant shown: this channel is the Clock of its viewers."""
-        return self.player.position_ns
+        return self._told_ns
 
     # --- controls ---
 
@@ -149,6 +150,7 @@ class ReplayChannel(Endpoint):
         for message in messages:
             self._state.update(message)
             self.receive_message(message)
+        self._told_ns = self.player.position_ns
 
     def _welcome(self, sub: int, kinds: frozenset[type[Message]], sources: frozenset[str]) -> None:
         for message in self._state.messages():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessions.codec import encode
@@ -120,6 +120,7 @@ def test_integers(values: list[int]) -> None:
         st.lists(st.integers(2**63, 2**64 - 1), max_size=20),
     )
 )
+@example([-0.0])
 @settings(deadline=None)
 def test_columns_keep_values_and_types(values: list[object]) -> None:
     back = unpack_column(pack_column(values), len(values))

@@ -103,6 +103,25 @@ def test_plays_every_message_once_in_order(path: Path) -> None:
     viewer.channel.close()
 
 
+def test_an_instant_is_shown_once_what_led_up_to_it_has_been_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A diagnosis of what is shown began, now and then, with half of its messages."""
+    viewer = Viewer(path)
+    during: set[float] = set()
+    tell = viewer.channel.receive_message
+
+    def told(message: Message) -> None:
+        during.add(viewer.at_s)
+        tell(message)
+
+    monkeypatch.setattr(viewer.channel, "receive_message", told)
+    viewer.channel.go_to(START_NS + 3 * 10**9)
+    before = viewer.at_s
+    viewer.pump()
+    assert during == {before}
+    assert viewer.at_s == 3
+    viewer.channel.close()
+
+
 @pytest.mark.parametrize(("asked", "speed"), [(0.25, 0.25), (1, 1), (16, 16), (100, 16), (0, 0.25)])
 def test_speed(path: Path, asked: float, speed: float) -> None:
     viewer = Viewer(path)

@@ -17,6 +17,6 @@ def test_ctrl_c_at_the_instant_it_serves_leaves_no_traceback() -> None:
                 assert "Ctrl-C ends it" in process.stderr.readline()
                 process.send_signal(signal.SIGINT)
                 _, said = process.communicate(timeout=30)
-                assert said.split() == ["interrupted"]
+                assert said.split() in (["interrupted"], ["stopped"]), "as early as that, or once the server stops"
             finally:
                 process.kill()

@@ -61,9 +61,12 @@ class ReplaySession:
 
     def fill(self, store: Store) -> None:
         """Take what has been played, and move the store to the instant shown."""
-        messages = self._subscription.drain()
+        at_ns, messages = self.replay.position_ns, self._subscription.drain()
+        while at_ns != self.replay.position_ns:  # it moved meanwhile: what led up to there has come as well
+            at_ns = self.replay.position_ns
+            messages += self._subscription.drain()
         store.apply(messages)
-        store.advance(self.session_ns(store, self.replay.position_ns))
+        store.advance(self.session_ns(store, at_ns))
         if self._index.diagnosed is False:
             store.apply(self._diagnosis.update(messages, store.now_ns))
 
